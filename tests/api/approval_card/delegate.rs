@@ -60,7 +60,7 @@ async fn a_delegate_sees_the_call_decides_it_in_place_of_the_approver_and_the_ev
     let (carol, bob, (_, id)) = (chief(&app), acme(&app, "bob", &[]), app.held("refuse", "1").await);
     let (_, other) = app.held("refuse", "2").await;
     assert_eq!(carol.get(&format!("/approvals/{id}")).await.body["can_delegate"], true);
-    assert_eq!(bob.get(&format!("/approvals/{id}")).await.status, 404);
+    bob.get(&format!("/approvals/{id}")).await.has_status(404);
     assert!(listed(&bob, &id).await.is_none());
 
     let answer = delegate(&carol, &id, "bob").await;
@@ -75,12 +75,12 @@ async fn a_delegate_sees_the_call_decides_it_in_place_of_the_approver_and_the_ev
     assert_eq!((&detail["on_behalf_of"], &detail["can_delegate"]), (&json!("user:carol"), &json!(false)));
     let item = listed(&bob, &id).await.unwrap();
     assert_eq!((&item["can_decide"], &item["on_behalf_of"]), (&json!(true), &json!("user:carol")));
-    assert_eq!(bob.get(&format!("/tool_calls/{id}")).await.status, 200);
+    bob.get(&format!("/tool_calls/{id}")).await.has_status(200);
     assert!(listed(&bob, &other).await.is_none(), "only that call");
-    assert_eq!(bob.get(&format!("/approvals/{other}")).await.status, 404);
-    assert_eq!(bob.approve(&other).await.status, 404);
+    bob.get(&format!("/approvals/{other}")).await.has_status(404);
+    bob.approve(&other).await.has_status(404);
     let thread = detail.text("thread_id");
-    assert_eq!(bob.get(&format!("/threads/{thread}")).await.status, 404);
+    bob.get(&format!("/threads/{thread}")).await.has_status(404);
 
     let approved = bob.approve(&id).await;
     approved.has_status(200);
@@ -114,7 +114,7 @@ async fn the_approver_and_the_delegate_have_one_vote_together() {
     let (carol, bob) = (chief(&app), acme(&app, "bob", &[]));
     for delegate_first in [true, false] {
         let (_, id) = app.held("pay", &delegate_first.to_string()).await;
-        assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+        delegate(&carol, &id, "bob").await.has_status(200);
         let (first, second) = if delegate_first { (&bob, &carol) } else { (&carol, &bob) };
         let voted = first.approve(&id).await;
         assert_eq!((voted.status, voted.header("idempotent-replayed")), (202, None));
@@ -136,20 +136,20 @@ async fn a_person_with_a_right_of_their_own_has_one_vote_whatever_is_delegated_t
     let app = office_with(wanting(3)).await;
     let (carol, dora) = (chief(&app), acme(&app, "dora", &["chief"]));
     let (_, id) = app.held("pay", "1").await;
-    assert_eq!(delegate(&carol, &id, "dora").await.status, 200);
+    delegate(&carol, &id, "dora").await.has_status(200);
     assert_eq!(listed(&dora, &id).await.unwrap().get("on_behalf_of"), None);
-    assert_eq!(dora.approve(&id).await.status, 202);
+    dora.approve(&id).await.has_status(202);
     assert_eq!(dora.approve(&id).await.header("idempotent-replayed"), Some("true"));
     assert_eq!(votes(&app, &id).await, [vote("dora", None, false)]);
     // Nor does one delegate of two approvers.
     let (bob, erin) = (acme(&app, "bob", &[]), acme(&app, "erin", &["chief"]));
-    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
-    assert_eq!(delegate(&erin, &id, "bob").await.status, 200);
-    assert_eq!(bob.approve(&id).await.status, 202);
+    delegate(&carol, &id, "bob").await.has_status(200);
+    delegate(&erin, &id, "bob").await.has_status(200);
+    bob.approve(&id).await.has_status(202);
     assert_eq!(bob.approve(&id).await.header("idempotent-replayed"), Some("true"));
     assert_eq!(votes(&app, &id).await.len(), 2);
     // The other approver still has a vote.
-    assert_eq!(erin.approve(&id).await.status, 200);
+    erin.approve(&id).await.has_status(200);
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }
 
@@ -159,7 +159,7 @@ async fn of_the_approver_and_the_delegate_at_once_one_vote_counts() {
     let (carol, bob) = (chief(&app), acme(&app, "bob", &[]));
     for n in 0..4 {
         let (_, id) = app.held("pay", &n.to_string()).await;
-        assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+        delegate(&carol, &id, "bob").await.has_status(200);
         let voters = [&carol, &bob, &carol, &bob];
         let answers = join_all(voters.map(|client| client.approve(&id))).await;
         assert!(answers.iter().all(|answer| answer.status == 202), "{answers:?}");
@@ -195,12 +195,12 @@ async fn the_requester_is_never_a_delegate() {
         );
     }
     let (_, id) = app.held("refuse", "2").await;
-    assert_eq!(app.client.approve(&id).await.status, 403);
+    app.client.approve(&id).await.has_status(403);
     // Under `other_person` the requester has nothing to delegate. Without it they have.
-    assert_eq!(delegate(&app.client, &id, "bob").await.status, 403);
+    delegate(&app.client, &id, "bob").await.has_status(403);
     let (_, own) = app.held("pay", "3").await;
-    assert_eq!(delegate(&app.client, &own, "bob").await.status, 200);
-    assert_eq!(acme(&app, "bob", &[]).approve(&own).await.status, 200);
+    delegate(&app.client, &own, "bob").await.has_status(200);
+    acme(&app, "bob", &[]).approve(&own).await.has_status(200);
     assert_eq!(votes(&app, &own).await, [vote("bob", Some("alice"), true)]);
 }
 
@@ -208,12 +208,12 @@ async fn the_requester_is_never_a_delegate() {
 async fn a_delegate_of_the_requester_has_no_right_once_another_person_has_to_approve() {
     let app = office().await;
     let (_, id) = app.held("pay", "1").await;
-    assert_eq!(delegate(&app.client, &id, "bob").await.status, 200);
+    delegate(&app.client, &id, "bob").await.has_status(200);
     let app = reopened(app, |config| config.tools.rules.get_mut("pay").unwrap().other_person = true).await;
     let bob = acme(&app, "bob", &[]);
     assert_eq!(listed(&bob, &id).await.unwrap()["can_decide"], false);
-    assert_eq!(bob.approve(&id).await.status, 403);
-    assert_eq!(bob.reject(&id).await.status, 403);
+    bob.approve(&id).await.has_status(403);
+    bob.reject(&id).await.has_status(403);
 }
 
 #[tokio::test]
@@ -221,11 +221,11 @@ async fn another_delegation_replaces_the_first_and_an_ended_one_gives_nothing() 
     let app = office().await;
     let (carol, bob, erin) = (chief(&app), acme(&app, "bob", &[]), acme(&app, "erin", &[]));
     let (_, id) = app.held("pay", "1").await;
-    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
-    assert_eq!(delegate(&carol, &id, "erin").await.status, 200);
-    assert_eq!(bob.approve(&id).await.status, 404);
-    assert_eq!(bob.get(&format!("/tool_calls/{id}/events")).await.status, 404);
-    assert_eq!(delegate(&bob, &id, "dora").await.status, 404);
+    delegate(&carol, &id, "bob").await.has_status(200);
+    delegate(&carol, &id, "erin").await.has_status(200);
+    bob.approve(&id).await.has_status(404);
+    bob.get(&format!("/tool_calls/{id}/events")).await.has_status(404);
+    delegate(&bob, &id, "dora").await.has_status(404);
     assert_eq!(delegate(&erin, &id, "dora").await.status, 403, "a delegate delegates nothing");
     let detail = carol.get(&format!("/approvals/{id}")).await.body;
     assert_eq!(detail["others"].list("delegations").len(), 1);
@@ -233,10 +233,10 @@ async fn another_delegation_replaces_the_first_and_an_ended_one_gives_nothing() 
     assert_eq!(app.rows.count("events WHERE type = 'tool.delegated'").await, 2);
     // The delegation of a moment.
     let soon = after(Duration::milliseconds(1500));
-    assert_eq!(delegate_until(&carol, &id, "erin", &soon).await.status, 200);
+    delegate_until(&carol, &id, "erin", &soon).await.has_status(200);
     let over = async || (erin.get(&format!("/approvals/{id}")).await.status == 404).then_some(());
     crate::support::eventually("the delegation is over", over).await;
-    assert_eq!(erin.approve(&id).await.status, 404);
+    erin.approve(&id).await.has_status(404);
     assert!(listed(&erin, &id).await.is_none());
     let forged = format!(
         "INSERT INTO decisions (decision_id, tool_call_id, actor, on_behalf_of, verdict, final, edited, input_hash, surface, at)
@@ -246,14 +246,14 @@ async fn another_delegation_replaces_the_first_and_an_ended_one_gives_nothing() 
     let refused = app.rows.change(&forged).await.unwrap_err();
     assert!(refused.contains("a delegate decides under a delegation in force"), "{refused}");
     assert_eq!(votes(&app, &id).await, []);
-    assert_eq!(carol.approve(&id).await.status, 200);
+    carol.approve(&id).await.has_status(200);
 }
 
 #[tokio::test]
 async fn a_delegate_loses_the_right_with_the_tool_and_leaves_no_grant() {
     let app = office().await;
     let (carol, bob, (_, id)) = (chief(&app), acme(&app, "bob", &[]), app.held("pay", "1").await);
-    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+    delegate(&carol, &id, "bob").await.has_status(200);
     let remembered = json!({ "toolCallId": id, "isValidated": true, "remember": "session" });
     let answer = bob.validate(&remembered).await;
     answer.failed_with(422, "not_remembered");
@@ -278,7 +278,7 @@ async fn only_a_pending_call_is_delegated_by_its_approvers_and_within_its_time()
     ] {
         assert_eq!(delegate(&client, &id, "erin").await.status, status);
     }
-    assert_eq!(delegate(&carol, "no-id", "bob").await.status, 404);
+    delegate(&carol, "no-id", "bob").await.has_status(404);
     assert_eq!(delegate(&carol, &id, "carol").await.code(), "not_delegated");
     for minutes in [-1, 60 * 25] {
         let answer = delegate_until(&carol, &id, "bob", &in_minutes(minutes)).await;
@@ -286,7 +286,7 @@ async fn only_a_pending_call_is_delegated_by_its_approvers_and_within_its_time()
         assert!(answer.message().starts_with("until: expected a time in the future, at most "));
     }
     let deadline = app.client.call(&id).await.text("expires_at").to_owned();
-    assert_eq!(delegate_until(&carol, &id, "bob", &deadline).await.status, 200);
+    delegate_until(&carol, &id, "bob", &deadline).await.has_status(200);
     let (until, to) = (in_minutes(60), "x".repeat(257));
     for body in [
         json!({}),
@@ -314,14 +314,14 @@ async fn the_stream_of_all_events_has_a_call_from_its_delegation_on_and_no_other
     let mut stream = Sse::open(&bob, "/events/stream").await;
     let (_, hidden) = app.held("pay", "1").await;
     let (_, id) = app.held("pay", "2").await;
-    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+    delegate(&carol, &id, "bob").await.has_status(200);
     let mut events = stream.until("tool.delegated").await;
-    assert_eq!(carol.reject(&hidden).await.status, 200);
-    assert_eq!(bob.approve(&id).await.status, 200);
+    carol.reject(&hidden).await.has_status(200);
+    bob.approve(&id).await.has_status(200);
     events.extend(stream.until("tool.succeeded").await);
     let (_, later) = app.held("pay", "3").await;
-    assert_eq!(delegate(&carol, &later, "dave").await.status, 200);
-    assert_eq!(delegate(&carol, &later, "bob").await.status, 200);
+    delegate(&carol, &later, "dave").await.has_status(200);
+    delegate(&carol, &later, "bob").await.has_status(200);
     for event in &events {
         assert_eq!(event["tool_call_id"], json!(id), "{event}");
     }
@@ -333,7 +333,7 @@ async fn the_stream_of_all_events_has_a_call_from_its_delegation_on_and_no_other
     assert!(all.iter().all(|event| event["tool_call_id"] == id), "{all:?}");
     let mut dave = Sse::behind(&acme(&app, "dave", &[]), "/events/stream", Some("0")).await;
     let (_, theirs) = app.held("pay", "4").await;
-    assert_eq!(delegate(&carol, &theirs, "dave").await.status, 200);
+    delegate(&carol, &theirs, "dave").await.has_status(200);
     let of_dave = dave.until("tool.delegated").await;
     assert!(of_dave.iter().all(|event| event["tool_call_id"] == theirs), "{of_dave:?}");
 }
@@ -343,13 +343,13 @@ async fn the_stream_of_all_events_has_nothing_of_a_call_after_the_end_of_its_del
     let app = office().await;
     let (carol, bob) = (chief(&app), acme(&app, "bob", &[]));
     let (_, id) = app.held("pay", "1").await;
-    assert_eq!(delegate(&carol, &id, "bob").await.status, 200);
+    delegate(&carol, &id, "bob").await.has_status(200);
     let mut stream = Sse::behind(&bob, "/events/stream", Some("0")).await;
     stream.until("tool.delegated").await;
-    assert_eq!(delegate(&carol, &id, "dave").await.status, 200);
-    assert_eq!(carol.reject(&id).await.status, 200);
+    delegate(&carol, &id, "dave").await.has_status(200);
+    carol.reject(&id).await.has_status(200);
     let (_, next) = app.held("pay", "2").await;
-    assert_eq!(delegate(&carol, &next, "bob").await.status, 200);
+    delegate(&carol, &next, "bob").await.has_status(200);
     let events = stream.until("tool.delegated").await;
     assert!(events.iter().all(|event| event["tool_call_id"] == next), "{events:?}");
 }

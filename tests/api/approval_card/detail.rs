@@ -92,7 +92,7 @@ async fn the_history_has_the_last_decisions_about_the_same_tool_and_requester() 
     chief.reject(&other_tool).await;
     let (deleted, gone) = app.held("pay", "4").await;
     chief.reject(&gone).await;
-    assert_eq!(app.client.delete(&format!("/threads/{deleted}")).await.status, 204);
+    app.client.delete(&format!("/threads/{deleted}")).await.has_status(204);
     let (_, cancelled) = app.held("pay", "5").await;
     app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &json!({})).await;
     let mut app = app;
@@ -147,7 +147,7 @@ async fn the_votes_name_each_person_and_whether_the_inputs_were_edited() {
     let (carol, dave) = (chief(&app), acme(&app, "dave", &["boss"]));
     carol.approve(&id).await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "2" } });
-    assert_eq!(dave.validate(&edit).await.status, 202);
+    dave.validate(&edit).await.has_status(202);
     let found = detail(&app.client, &id).await;
     let others = &found["others"];
     assert_eq!(

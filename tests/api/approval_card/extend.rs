@@ -57,7 +57,7 @@ async fn a_deadline_moves_only_to_a_later_time_and_at_most_to_ttl_max() {
         assert!(answer.message().starts_with("expires_in: expected more than"), "{}", answer.message());
     }
     assert_eq!(micros(&app, &id, "expires_at").await, first);
-    assert_eq!(extend(&carol, &id, 3 * DAY - 60).await.status, 200);
+    extend(&carol, &id, 3 * DAY - 60).await.has_status(200);
     let (expires, created) = (micros(&app, &id, "expires_at").await, micros(&app, &id, "created_at").await);
     assert!(expires - created <= i64::try_from(3 * DAY).unwrap() * 1_000_000);
     assert_eq!(extend(&carol, &id, 2 * DAY).await.code(), "not_extended", "not back");
@@ -101,7 +101,7 @@ async fn only_callers_that_may_approve_a_call_extend_it() {
         let detail = client.get(&format!("/approvals/{id}")).await.body;
         assert_eq!(detail.get("extendable_until"), None);
     }
-    assert_eq!(extend(&chief(&app), "no-id", 2 * DAY).await.status, 404);
+    extend(&chief(&app), "no-id", 2 * DAY).await.has_status(404);
     let (_, own) = app.held("pay", "2").await;
     assert_eq!(extend(&app.client, &own, 2 * DAY).await.status, 200, "the requester may approve it");
 }

@@ -66,7 +66,7 @@ async fn people_are_reminded_once_of_each_deadline() {
     assert_eq!(detail(&carol, &id).await.get("remind_at"), None);
 
     let later = json!({ "expires_in": 172_800 });
-    assert_eq!(carol.post(&format!("/tool_calls/{id}/extend"), &later).await.status, 200);
+    carol.post(&format!("/tool_calls/{id}/extend"), &later).await.has_status(200);
     let after = detail(&carol, &id).await;
     assert!(after["remind_at"].as_str() > before["expires_at"].as_str(), "an hour before: {after}");
     remind_now(&app, &id).await;
@@ -116,11 +116,8 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
     let listed = boss.get("/approvals").await.body;
     let listed: Vec<&Value> = listed.list("results").iter().map(|call| &call["tool_call_id"]).collect();
     assert_eq!(listed, [&json!(id)], "only the escalated call");
-    assert_eq!(acme(&app, "erin", &["clerk"]).get(&format!("/approvals/{id}")).await.status, 404);
-    assert_eq!(
-        app.client.as_user("other", "erin", &["boss"]).get(&format!("/approvals/{id}")).await.status,
-        404
-    );
+    acme(&app, "erin", &["clerk"]).get(&format!("/approvals/{id}")).await.has_status(404);
+    app.client.as_user("other", "erin", &["boss"]).get(&format!("/approvals/{id}")).await.has_status(404);
     let events = boss.get(&format!("/tool_calls/{id}/events")).await.body;
     let escalated = events.list("results").iter().find(|it| it["type"] == "tool.escalated").unwrap();
     assert_eq!(escalated["data"]["roles"], json!(["boss", "owner", "boss"]));
@@ -130,12 +127,12 @@ async fn an_escalated_call_is_seen_and_decided_by_the_further_roles_too() {
     assert_eq!(other["escalation"]["roles"], json!(["director"]));
     assert_eq!(other["escalation"].get("escalated_at"), None);
     for client in [&boss, &acme(&app, "dan", &["director"])] {
-        assert_eq!(client.get(&format!("/approvals/{waiting}")).await.status, 404);
-        assert_eq!(client.approve(&waiting).await.status, 404);
+        client.get(&format!("/approvals/{waiting}")).await.has_status(404);
+        client.approve(&waiting).await.has_status(404);
     }
     let remembered = json!({ "toolCallId": id, "isValidated": true, "remember": "session" });
     assert_eq!(boss.validate(&remembered).await.code(), "not_remembered");
-    assert_eq!(boss.approve(&id).await.status, 200);
+    boss.approve(&id).await.has_status(200);
     assert_eq!(app.client.call(&id).await["decision"]["by"], "user:erin");
     assert_eq!(count(&app, "tool.escalated", &id).await, 1);
     for forged in [
@@ -161,8 +158,8 @@ async fn the_stream_of_all_events_has_a_call_from_its_escalation_on_and_no_other
     let (_, waiting) = app.held("refuse", "1").await;
     let (_, id) = app.held("pay", "2").await;
     let mut events = stream.until("tool.escalated").await;
-    assert_eq!(chief(&app).reject(&waiting).await.status, 200);
-    assert_eq!(boss.approve(&id).await.status, 200);
+    chief(&app).reject(&waiting).await.has_status(200);
+    boss.approve(&id).await.has_status(200);
     events.extend(stream.until("tool.succeeded").await);
     for event in &events {
         assert_eq!(event["tool_call_id"], json!(id), "{event}");
@@ -178,8 +175,8 @@ async fn an_escalation_gives_the_requester_no_right() {
     .await;
     let (_, id) = app.held("pay", "1").await;
     seen(&app, "tool.escalated", &id, 1).await;
-    assert_eq!(acme(&app, "alice", &["boss"]).approve(&id).await.status, 403);
-    assert_eq!(acme(&app, "erin", &["owner"]).approve(&id).await.status, 200);
+    acme(&app, "alice", &["boss"]).approve(&id).await.has_status(403);
+    acme(&app, "erin", &["owner"]).approve(&id).await.has_status(200);
 }
 
 #[tokio::test]

@@ -24,10 +24,10 @@ async fn each_refusal_with_403_or_409_is_an_event_of_the_call() {
     let app = office().await;
     let chief = chief(&app);
     let (_, id) = app.held("refuse", "1").await;
-    assert_eq!(app.client.approve(&id).await.status, 403);
+    app.client.approve(&id).await.has_status(403);
     let stale = json!({ "toolCallId": id, "isValidated": true, "inputHash": "0".repeat(64) });
     assert_eq!(chief.validate(&stale).await.code(), "stale");
-    assert_eq!(chief.reject(&id).await.status, 200);
+    chief.reject(&id).await.has_status(200);
     assert_eq!(chief.approve(&id).await.code(), "already_decided");
     assert_eq!(chief.reject(&id).await.status, 200, "a repeat is no refusal");
     let expected = [
@@ -55,13 +55,13 @@ async fn each_refusal_with_403_or_409_is_an_event_of_the_call() {
 async fn other_refusals_leave_no_event() {
     let app = office().await;
     let (_, id) = app.held("pay", "1").await;
-    assert_eq!(acme(&app, "bob", &[]).approve(&id).await.status, 404);
+    acme(&app, "bob", &[]).approve(&id).await.has_status(404);
     let invalid = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": 7 } });
-    assert_eq!(app.client.validate(&invalid).await.status, 422);
+    app.client.validate(&invalid).await.has_status(422);
     let remembered = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });
-    assert_eq!(app.client.validate(&remembered).await.status, 422);
+    app.client.validate(&remembered).await.has_status(422);
     let unreadable = json!({ "toolCallId": id, "isValidated": "yes" });
-    assert_eq!(app.client.validate(&unreadable).await.status, 400);
+    app.client.validate(&unreadable).await.has_status(400);
     assert_eq!(app.rows.count("events WHERE type = 'tool.decision_refused'").await, 0);
 }
 
@@ -71,9 +71,9 @@ async fn the_routes_of_runs_and_sessions_record_refusals_too() {
     let (thread, id) = app.held("refuse", "1").await;
     let run = app.client.run_of(&id).await;
     let body = json!({ "tool_call_id": id });
-    assert_eq!(app.client.post(&format!("/runs/{run}/approve"), &body).await.status, 403);
+    app.client.post(&format!("/runs/{run}/approve"), &body).await.has_status(403);
     let path = format!("/sessions/{thread}/approvals/{id}");
-    assert_eq!(app.client.post(&path, &json!({ "decision": "allow_once" })).await.status, 403);
+    app.client.post(&path, &json!({ "decision": "allow_once" })).await.has_status(403);
     let batch = json!({ "decisions": [{ "toolCallId": id, "isValidated": true }] });
     app.client.post("/qa/validate_tools", &batch).await;
     assert_eq!(refused(&app.client, &id).await, vec![attempt("alice", "approve", "forbidden"); 3]);

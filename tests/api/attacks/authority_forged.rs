@@ -99,7 +99,7 @@ async fn a8_ids_of_another_thread_or_another_user_give_no_access() {
     let before = everything(&app).await;
     let turn = app.client.send_message(&other, "mine").await;
     assert_eq!(turn.refused(), (404, "not_found".to_owned()));
-    assert_eq!(app.client.approve(&held).await.status, 404);
+    app.client.approve(&held).await.has_status(404);
     let child = app.client.post("/threads", &json!({ "parent_id": other })).await;
     let unknown = app.client.post("/threads", &json!({ "parent_id": UNKNOWN_ID })).await;
     assert_eq!((child.status, &child.body), (unknown.status, &unknown.body));
@@ -135,7 +135,7 @@ async fn a9_a_call_id_chosen_by_the_model_never_addresses_another_call() {
     distinct.dedup();
     assert_eq!(distinct.len(), 5);
 
-    assert_eq!(app.client.approve("p-1").await.status, 404);
+    app.client.approve("p-1").await.has_status(404);
     assert_eq!(app.client.approve(&first).await.body["result"], r#"{"paid":"1"}"#);
     assert_eq!(app.client.approve(second).await.body["result"], r#"{"paid":"2"}"#);
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2"]);

@@ -179,7 +179,7 @@ async fn i1_an_invalid_cursor_or_page_size_is_refused() {
             }
         }
     }
-    assert_eq!(app.client.get(&format!("/threads/{UNKNOWN_ID}/messages?cursor=1")).await.status, 404);
+    app.client.get(&format!("/threads/{UNKNOWN_ID}/messages?cursor=1")).await.has_status(404);
     assert_eq!(app.rows.count("threads").await, 1);
 }
 
@@ -223,7 +223,7 @@ async fn i3_on_sqlite_the_database_files_are_private_and_serve_one_process() {
             "{stderr}"
         );
     }
-    assert_eq!(server.client.get(&format!("/threads/{thread}")).await.status, 200);
+    server.client.get(&format!("/threads/{thread}")).await.has_status(200);
 }
 
 #[tokio::test]

@@ -179,7 +179,7 @@ async fn definitions_of_an_mcp_server_are_recorded_and_accepted(app_url: &str) {
     let hash =
         app.rows.all("SELECT hash FROM listed_definitions WHERE tool_name = 's__act'").await[0]["hash"]
             .clone();
-    assert_eq!(app.client.post("/tools/s__act/accept", &json!({ "hash": hash })).await.status, 200);
+    app.client.post("/tools/s__act/accept", &json!({ "hash": hash })).await.has_status(200);
     steered.lists(&json!([definition("act", "Does it otherwise.")]));
     listed("server = 's'").await;
     assert_eq!(app.rows.count("accepted_definitions").await, 2);
@@ -199,14 +199,14 @@ async fn everything_works(app: &Embedded) {
     let again = json!({ "messages": [{ "role": "user", "content": "please pay 10" }, { "role": "user", "content": "look" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "Again.");
     let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "Paid" })).await;
-    assert_eq!(renamed.status, 200);
+    renamed.has_status(200);
 
     let (session, remembered) = app.held("mumble", "10").await;
     let yes = json!({ "toolCallId": remembered, "isValidated": true, "remember": "session" });
     assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
     let grants = format!("/sessions/{session}/grants");
     let grant = app.client.get(&grants).await.body["results"][0].text("grant_id").to_owned();
-    assert_eq!(app.client.delete(&format!("{grants}/{grant}")).await.status, 204);
+    app.client.delete(&format!("{grants}/{grant}")).await.has_status(204);
 
     let (_, rejected) = app.held("pay", "11").await;
     assert_eq!(app.client.reject(&rejected).await.body["state"], "rejected");
@@ -215,8 +215,8 @@ async fn everything_works(app: &Embedded) {
     assert_eq!(app.rows.change(&over).await, Ok(1));
     app.client.becomes(&late, "expired").await;
     let (_, withdrawn) = app.held("pay", "13").await;
-    assert_eq!(app.client.post(&format!("/tool_calls/{withdrawn}/cancel"), &json!({})).await.status, 200);
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.post(&format!("/tool_calls/{withdrawn}/cancel"), &json!({})).await.has_status(200);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(app.ledger.lines(), ["pay 9", "look x", "mumble 10"]);
     let rest = async || (app.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
     eventually("no turn runs", rest).await;

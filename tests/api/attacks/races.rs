@@ -373,12 +373,12 @@ async fn b19_the_number_of_held_calls_is_limited_however_many_the_model_makes() 
     // No request approves all calls at once: each call is decided by its own id.
     let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending' ORDER BY 1").await;
     let first = found[0].text("tool_call_id");
-    assert_eq!(app.client.approve(first).await.status, 200);
+    app.client.approve(first).await.has_status(200);
     for body in [
         json!({ "toolCallId": "*", "isValidated": true }),
         json!({ "toolCallId": "all", "isValidated": true }),
     ] {
-        assert_eq!(app.client.validate(&body).await.status, 404);
+        app.client.validate(&body).await.has_status(404);
     }
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 49);
     assert_eq!(app.ledger.lines().len(), 1);

@@ -309,7 +309,7 @@ async fn d1_every_route_refuses_a_request_without_a_token() {
     assert_eq!(everything(&app.rows).await, before);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let request = app.client.http.get(app.client.url("/threads"));
-    assert_eq!(app.client.send(request.header("authorization", format!("bEaReR  {good}"))).await.status, 200);
+    app.client.send(request.header("authorization", format!("bEaReR  {good}"))).await.has_status(200);
 }
 
 #[tokio::test]
@@ -440,7 +440,7 @@ async fn c1_a_decision_by_another_user_reveals_nothing_about_the_call() {
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let decide = json!({ "toolCallId": theirs.tool_call, "isValidated": true });
     let pending = bob.validate(&decide).await;
-    assert_eq!(ann.approve(&theirs.tool_call).await.status, 200);
+    ann.approve(&theirs.tool_call).await.has_status(200);
     let succeeded = bob.validate(&decide).await;
     let rejecting = bob.reject(&theirs.tool_call).await;
     for answer in [&pending, &succeeded, &rejecting] {

@@ -44,7 +44,7 @@ async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
     }
     app.scene.answers("hello");
     let turn = bob.send_message(&theirs, "hi").await;
-    assert_eq!(turn.status, 200);
+    turn.has_status(200);
     for cursor in ["0", "1", "2", "99999", "-1", "-9223372036854775808", "9223372036854775807"] {
         let path = format!("/threads/{theirs}/messages?cursor={cursor}");
         let answer = bob.get(&path).await;

@@ -18,8 +18,8 @@ async fn a_token_identifies_the_caller() {
     let app = Embedded::with(with_tokens).await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let thread = ann.thread().await;
-    assert_eq!(ann.get(&format!("/threads/{thread}")).await.status, 200);
-    assert_eq!(bob.get(&format!("/threads/{thread}")).await.status, 404);
+    ann.get(&format!("/threads/{thread}")).await.has_status(200);
+    bob.get(&format!("/threads/{thread}")).await.has_status(404);
     assert_eq!(ann.get("/threads").await.body.list("results").len(), 1);
     assert_eq!(bob.get("/threads").await.body.list("results").len(), 0);
     let owners = app.rows.all("SELECT tenant_id, user_id FROM threads").await;
@@ -31,7 +31,7 @@ async fn a_token_identifies_the_caller() {
 async fn the_server_binary_accepts_tokens() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path(), &token::VARIABLES).await;
-    assert_eq!(server.client.as_user("acme", "ann", &[]).get("/tools").await.status, 200);
+    server.client.as_user("acme", "ann", &[]).get("/tools").await.has_status(200);
     assert_unknown(&server.client.get("/tools").await, "no token");
 }
 
@@ -232,7 +232,7 @@ async fn a_server_with_tokens_may_bind_any_address_and_accepts_any_host() {
     let ann = app.client.as_user("acme", "ann", &[]);
     let request =
         ann.http.get(ann.url("/threads")).header("host", "chat.example").header("origin", "https://x");
-    assert_eq!(app.client.send(request).await.status, 200);
+    app.client.send(request).await.has_status(200);
     assert_unknown(&app.client.get("/threads").await, "no token");
 }
 
@@ -240,5 +240,5 @@ async fn a_server_with_tokens_may_bind_any_address_and_accepts_any_host() {
 async fn a_token_is_ignored_if_authentication_is_off() {
     let app = Embedded::start().await;
     let with_a_token = app.client.with_token("nonsense");
-    assert_eq!(with_a_token.get("/threads").await.status, 200);
+    with_a_token.get("/threads").await.has_status(200);
 }

@@ -65,8 +65,8 @@ async fn bodies_that_are_being_read_hold_their_bytes_until_they_end() {
     let declared = half_of(&ann, "ann", &format!("content-length: {BYTES}"), &[b' '; BYTES - 1]).await;
     is_answered(&ann, 429).await;
     // Requests without a body are served, and decisions have bytes of their own.
-    assert_eq!(ann.get("/threads").await.status, 200);
-    assert_eq!(ann.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
+    ann.get("/threads").await.has_status(200);
+    ann.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.has_status(404);
     is_answered(&user(&app, "bob"), 201).await;
     drop(declared);
     is_answered(&ann, 201).await;
@@ -87,7 +87,7 @@ async fn users_who_take_all_bytes_leave_those_of_decisions() {
     }
     let joe = user(&app, "joe");
     is_answered(&joe, 503).await;
-    assert_eq!(joe.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
+    joe.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.has_status(404);
     let renewal = json!({ "permit": "x" });
     let renewed = joe.post("/tool_calls/01890a5d-ac96-774b-bcce-b302099a8057/renew", &renewal).await;
     assert_ne!(renewed.status, 503);
@@ -156,7 +156,7 @@ async fn a_user_has_so_many_open_requests() {
         (answer.status == 429 && answer.message().contains("open requests")).then_some(())
     };
     eventually("a third request is refused", refused).await;
-    assert_eq!(bob.get("/threads").await.status, 200);
+    bob.get("/threads").await.has_status(200);
     drop(open);
     let served = async || (ann.get("/threads").await.status == 200).then_some(());
     eventually("there is room again", served).await;

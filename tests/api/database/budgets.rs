@@ -329,7 +329,7 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
         renewals
     };
     let (approved, of_call) = tokio::join!(approve, of_call);
-    assert_eq!(approved.status, 200);
+    approved.has_status(200);
     let each = |renewals: Transactions| renewals.0.into_iter().map(|one| Transactions(vec![one])).collect();
     assert_within(&[
         ("a renewal of a turn", RENEWAL, each(of_turn)),

@@ -77,7 +77,7 @@ async fn on_postgres_tables_of_an_application_with_the_same_names_do_no_harm() {
     let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
     let (thread, _) = pays(&app).await;
     let gone = app.client.delete(&format!("/threads/{thread}")).await;
-    assert_eq!(gone.status, 204);
+    gone.has_status(204);
     let purged = app.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     assert!(purged.starts_with("1 deleted threads are purged"), "{purged}");
     assert_eq!(rows.all("SELECT * FROM public.messages").await, [json!({ "note": "hello" })]);
@@ -99,7 +99,7 @@ async fn are_apart(one: &Embedded, other: &Embedded) {
         assert_eq!(other.client.get(&path).await.status, 404, "{path}");
     }
     let (_, theirs) = other.held("pay", "2").await;
-    assert_eq!(one.client.approve(&theirs).await.status, 404);
+    one.client.approve(&theirs).await.has_status(404);
     for (app, id) in [(one, &id), (other, &theirs)] {
         assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     }

@@ -27,7 +27,7 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
     let ids = app.client.send_message(&thread, "all of them").await.pending();
     assert_eq!(ids.len(), STUCK);
     for id in &ids {
-        assert_eq!(app.client.approve(id).await.status, 202);
+        app.client.approve(id).await.has_status(202);
     }
     for _ in &ids {
         app.ledger.wait_started().await;
@@ -50,8 +50,8 @@ async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_t
     };
     let answers = async || {
         assert_eq!(app.client.messages(&other).await.len(), 2);
-        assert_eq!(app.client.get("/threads").await.status, 200);
-        assert_eq!(app.client.get("/readyz").await.status, 200);
+        app.client.get("/threads").await.has_status(200);
+        app.client.get("/readyz").await.has_status(200);
         assert_eq!(app.client.call(&ids[0]).await["state"], "executing");
         let stuck = "tool_calls WHERE name = 'wait_for_me' AND state = 'executing'";
         assert_eq!(app.rows.count(stuck).await, STUCK as i64);

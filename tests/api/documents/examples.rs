@@ -166,7 +166,7 @@ async fn the_embedding_example_serves_holdpoint_under_a_prefix_and_shuts_down_cl
     let client = &process.client;
     let own = client.base.strip_suffix("/chat").expect("it is below /chat");
     let hello = client.send(client.http.get(own)).await;
-    assert_eq!(hello.status, 200);
+    hello.has_status(200);
     assert_eq!(client.send(client.http.get(format!("{own}/threads"))).await.status, 404, "below /chat alone");
 
     let files = dir.path().join("holdpoint-files");

@@ -118,7 +118,7 @@ async fn a_reader_of_few_among_many_events_gets_all_of_its_own_and_then_new_ones
         streams.push(stream);
     }
     let call = &alice.get(&format!("/threads/{thread}/approvals")).await.body["results"][0];
-    assert_eq!(alice.reject(call.text("tool_call_id")).await.status, 200);
+    alice.reject(call.text("tool_call_id")).await.has_status(200);
     for mut stream in streams {
         assert_eq!(types(&stream.take(1).await), ["tool.rejected"]);
     }

@@ -66,14 +66,14 @@ async fn d10_a_ticket_is_valid_at_no_other_route_and_expires_soon() {
         assert_eq!(app.client.get(&format!("/events?ticket={wrong}")).await.status, 401, "{wrong:?}");
     }
     let twice = format!("/events?ticket={good}&ticket={good}");
-    assert_eq!(app.client.get(&twice).await.status, 401);
-    assert_eq!(app.client.post("/tickets", &json!({})).await.status, 401);
+    app.client.get(&twice).await.has_status(401);
+    app.client.post("/tickets", &json!({})).await.has_status(401);
     let key = key(&app.rows).await;
     let (now, output) = (token::now() * 1_000_000, content(&good));
     let left = output["expires_at"].as_i64().unwrap() - now;
     assert!((0..=31_000_000).contains(&left), "{left}");
     let over = signed_ticket(&changed(output.clone(), &json!({ "expires_at": now - 1 })), &key);
-    assert_eq!(app.client.get(&format!("/events?ticket={over}")).await.status, 401);
+    app.client.get(&format!("/events?ticket={over}")).await.has_status(401);
     assert_eq!(app.rows.count("used_tickets").await, 0, "nothing was used up");
     let not_over = signed_ticket(&changed(output, &json!({ "expires_at": now + 5_000_000 })), &key);
     Sse::open(&app.client, &format!("/events?ticket={not_over}")).await;

@@ -76,9 +76,9 @@ async fn an_approver_receives_the_events_of_a_hold_and_of_its_outcome() {
     assert_eq!(stream_text[0]["actor"], "user:carol");
 
     // No client reads the events of a deleted thread.
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     for client in [&chief, &app.client, &nobody.as_user("acme", "olga", &["operator"])] {
-        assert_eq!(client.get(&format!("/tool_calls/{id}/events")).await.status, 404);
+        client.get(&format!("/tool_calls/{id}/events")).await.has_status(404);
         app.scene.answers("Bye.");
         assert_eq!(receives(client).await.iter().filter(|event| event["thread_id"] == *thread).count(), 0);
     }

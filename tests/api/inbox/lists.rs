@@ -148,11 +148,11 @@ async fn a_call_of_a_deleted_thread_is_in_no_list() {
     let (root, _) = app.held("pay", "1").await;
     let child = child_of(&app, &root).await;
     let id = app.hold_in(&child, "pay", "2").await;
-    assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
+    app.client.delete(&format!("/threads/{root}")).await.has_status(204);
     for client in [&app.client, &acme(&app, "carol", &["chief"]), &acme(&app, "oscar", &["admin"])] {
         assert_eq!(ids(client, "/approvals").await, std::slice::from_ref(&id));
         assert_eq!(ids(client, "/approvals?state=cancelled").await, Vec::<String>::new());
-        assert_eq!(client.get(&format!("/threads/{root}/approvals")).await.status, 404);
+        client.get(&format!("/threads/{root}/approvals")).await.has_status(404);
     }
 }
 
@@ -198,6 +198,6 @@ async fn an_invalid_query_parameter_is_named_in_the_error() {
     let answer = app.client.get("/approvals?session_id=x").await;
     assert_eq!(answer.failure(), (404, "not_found"), "a name that the caller gave no thread");
     for path in ["/threads/x/approvals", "/sessions/x/approvals"] {
-        assert_eq!(app.client.get(path).await.status, 404);
+        app.client.get(path).await.has_status(404);
     }
 }

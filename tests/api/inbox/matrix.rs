@@ -80,17 +80,18 @@ async fn an_operator_reads_every_call_of_their_tenant_and_cancels_none() {
     let held = app.hold_in(&thread, "mumble", "b").await;
     for id in [&looked, &held] {
         assert_eq!(admin.call(id).await, app.client.call(id).await);
-        assert_eq!(
-            app.client.as_user("other", "oscar", &["admin"]).get(&format!("/tool_calls/{id}")).await.status,
-            404
-        );
-        assert_eq!(admin.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.status, 404);
+        app.client
+            .as_user("other", "oscar", &["admin"])
+            .get(&format!("/tool_calls/{id}"))
+            .await
+            .has_status(404);
+        admin.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.has_status(404);
     }
     assert_eq!(admin.approve(&looked).await.status, 404, "the call was not held");
     assert_eq!(admin.get(&format!("/threads/{thread}/messages")).await.status, 404, "calls are all they see");
     assert_eq!(ids(&admin, &format!("/threads/{thread}/approvals")).await, [held]);
     let empty = app.client.thread().await;
     assert_eq!(ids(&admin, &format!("/sessions/{empty}/approvals")).await, Vec::<String>::new());
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(admin.get(&format!("/tool_calls/{looked}")).await.status, 404, "a deleted call is not found");
 }

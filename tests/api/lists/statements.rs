@@ -45,10 +45,10 @@ impl Lists {
         for n in 0..ITEMS {
             call = app.hold_in(&granted, "pay", &format!("granted {n}")).await;
             let answer = json!({ "toolCallId": call, "isValidated": true, "remember": "session" });
-            assert_eq!(app.client.validate(&answer).await.status, 200);
+            app.client.validate(&answer).await.has_status(200);
         }
         let asking = app.held("wait_for_me", "asks").await.1;
-        assert_eq!(app.client.approve(&asking).await.status, 202);
+        app.client.approve(&asking).await.has_status(202);
         for n in 0..ITEMS {
             let request = format!(
                 "INSERT INTO tool_requests (request_id, tool_call_id, tenant_id, user_id, held_tool, exec_id, kind, message, answer_schema,

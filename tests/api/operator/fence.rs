@@ -90,7 +90,7 @@ async fn left() -> Left {
     let [pending, approved] = [hold("transfer 1").await, hold("transfer 2").await];
     let [started, executing] = [hold("restock 3").await, hold("transfer 4").await];
     for (n, (_, id)) in [&started, &executing].into_iter().enumerate() {
-        assert_eq!(server.client.approve(id).await.status, 202);
+        server.client.approve(id).await.has_status(202);
         eventually("it has begun", async || (deployment.ledger().len() > n).then_some(())).await;
     }
     let thinking = think(&deployment, &server).await;

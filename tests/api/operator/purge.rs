@@ -42,7 +42,7 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
     for note in [SECRET, "kept"] {
         let thread = client.thread().await;
         let title = json!({ "title": format!("about {note}") });
-        assert_eq!(client.patch(&format!("/threads/{thread}"), &title).await.status, 200);
+        client.patch(&format!("/threads/{thread}"), &title).await.has_status(200);
         let id = deployment.hold(client, &thread, note).await;
         let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": format!("{note}-2") } });
         assert_eq!(client.validate(&edited).await.body["state"], "succeeded");
@@ -52,7 +52,7 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
     let [deleted, kept] = &threads[..] else { unreachable!() };
     let before = client.messages(kept).await;
     let deletion = client.delete(&format!("/threads/{deleted}")).await;
-    assert_eq!(deletion.status, 204);
+    deletion.has_status(204);
     let full = rows_of(&rows, &PAYLOADS).await;
     let evidence = rows_of(&rows, &EVIDENCE).await;
     for table in PAYLOADS {
@@ -78,7 +78,7 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
 
     assert_eq!(purge(&deployment, &ALL), [0, 0], "a thread is purged once");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, erased);
-    assert_eq!(client.get(&format!("/threads/{deleted}")).await.status, 404);
+    client.get(&format!("/threads/{deleted}")).await.has_status(404);
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn a_running_call_is_purged_after_it_has_ended() {
     let server = deployment.start_with("0s", &[("HOLDPOINT_TOOLS__CANCEL_GRACE", "10m")]);
     let thread = server.client.thread().await;
     let id = deployment.hold(&server.client, &thread, "10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     deployment.wait_started(&["transfer 10"]).await;
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(purge(&deployment, &ALL), [0, 1]);
     let rows = deployment.rows().await;
     let call = format!("SELECT state, arguments FROM tool_calls WHERE tool_call_id = '{id}'");
@@ -111,7 +111,7 @@ async fn a_purged_call_cannot_be_changed() {
     server.kill();
     let server = deployment.start("30s");
     server.client.becomes(&id, "interrupted").await;
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(purge(&deployment, &ALL), [1, 0]);
     let rows = deployment.rows().await;
     let before = rows_of(&rows, &PAYLOADS).await;
@@ -169,7 +169,7 @@ async fn a_thread_with_the_maximum_of_messages_is_purged() {
     ] {
         assert_eq!(rows.change(&sql).await, Ok(5000));
     }
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(purge(&deployment, &ALL), [1, 0]);
     assert_eq!(rows.count("messages WHERE erased_at IS NOT NULL").await, 10_000);
     assert_eq!(rows.count("messages WHERE content = 'words'").await, 0);

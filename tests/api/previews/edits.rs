@@ -249,7 +249,7 @@ async fn approvers_agree_on_an_edit_only_with_the_same_preview() {
     app.client = app.client.as_user("acme", "alice", &[]);
     let (_, id) = app.held("wipe", "10").await;
     let first = preview_hash(&carol, &id, "11").await;
-    assert_eq!(carol.validate(&edit(&id, "11", Some(&first))).await.status, 202);
+    carol.validate(&edit(&id, "11", Some(&first))).await.has_status(202);
     world.now_reports("deletes {note} and more");
     let second = preview_hash(&dora, &id, "11").await;
     let alone = dora.validate(&edit(&id, "11", Some(&second))).await;

@@ -203,7 +203,7 @@ async fn the_policy_of_a_session_that_holds_a_call_has_it_previewed() {
     let thread = app.client.thread().await;
     let policy = json!({ "tools": { "peek": "ask" } });
     let put = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&policy);
-    assert_eq!(app.client.send(put).await.status, 200);
+    app.client.send(put).await.has_status(200);
     let id = app.hold_in(&thread, "peek", "10").await;
     assert_eq!(app.client.call(&id).await["preview"]["text"], "deletes 10\n\tand 3 more");
 }
@@ -270,7 +270,7 @@ async fn no_transaction_is_open_while_a_preview_is_made() {
     world.wait_for_requests(1).await;
     // A writer of the same thread does not wait.
     let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "other" })).await;
-    assert_eq!(renamed.status, 200);
+    renamed.has_status(200);
     assert_eq!(*world.dropped.lock().unwrap(), 0, "the preview is still being made");
     app.client.post(&format!("/threads/{thread}/cancel"), &Value::Null).await;
     drop(turn);

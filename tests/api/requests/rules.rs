@@ -180,7 +180,7 @@ async fn an_error_in_a_stream_contains_the_request_id() {
     let request = request.header("x-request-id", "trace-7").json(&json!({ "content": "hi" }));
     let turn = app.client.read(request).await;
     assert_eq!(turn.headers["x-request-id"], "trace-7");
-    let reported = turn.one('3').as_str().unwrap();
+    let reported = turn.error();
     assert!(
         reported.starts_with("upstream_error: ") && reported.ends_with("(request trace-7)"),
         "{reported}"
@@ -191,7 +191,7 @@ async fn an_error_in_a_stream_contains_the_request_id() {
 async fn the_routes_are_under_api_as_well() {
     let app = Embedded::start().await;
     let made = app.client.post("/api/threads", &json!({ "title": "x" })).await;
-    assert_eq!(made.status, 201);
+    made.has_status(201);
     let thread = made.body.text("thread_id");
     app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "1" }))]);
     let turn = app.client.http.post(app.client.url(&format!("/api/qa/chat_streamed/{thread}")));
@@ -240,7 +240,7 @@ async fn the_documentation_can_be_disabled() {
     for path in ["/docs", "/docs/", "/"] {
         assert_error(&app.client.get(path).await, 404, "not_found", path);
     }
-    assert_eq!(app.client.get("/openapi.json").await.status, 200);
+    app.client.get("/openapi.json").await.has_status(200);
 }
 
 #[tokio::test]

@@ -56,9 +56,9 @@ fn kib(server: &Process, what: &str) -> u64 {
 /// Asserts that another user reads, writes and decides.
 async fn others_are_served(client: &Client) {
     let bob = client.as_user("acme", "bob", &["operator"]);
-    assert_eq!(bob.get("/threads").await.status, 200);
-    assert_eq!(bob.post("/threads", &json!({ "title": "one" })).await.status, 201);
-    assert_eq!(bob.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
+    bob.get("/threads").await.has_status(200);
+    bob.post("/threads", &json!({ "title": "one" })).await.has_status(201);
+    bob.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.has_status(404);
 }
 
 fn check_memory(server: &Process, idle: u64) {
@@ -169,7 +169,7 @@ async fn bodies_that_never_come_take_nothing_from_others() {
     }
     others_are_served(&server.client).await;
     let ann = server.client.as_user("acme", "ann", &[]);
-    assert_eq!(ann.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
-    assert_eq!(ann.post("/threads", &json!({ "title": "one" })).await.status, 201);
+    ann.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.has_status(404);
+    ann.post("/threads", &json!({ "title": "one" })).await.has_status(201);
     check_memory(&server, idle);
 }

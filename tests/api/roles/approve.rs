@@ -115,7 +115,7 @@ async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_c
         is_not_there(&chief.get(&format!("/tool_calls/{id}")).await);
         is_not_there(&chief.approve(id).await);
         is_not_there(&chief.reject(id).await);
-        assert_eq!(app.client.get(&format!("/tool_calls/{id}")).await.status, 200);
+        app.client.get(&format!("/tool_calls/{id}")).await.has_status(200);
     }
     assert_eq!(chief.approve(held).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["dawdle a", "pay a"]);
@@ -127,7 +127,7 @@ async fn approvers_do_not_see_the_calls_of_a_deleted_thread() {
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
     assert_eq!(chief.call(&id).await["state"], "pending");
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     is_not_there(&chief.get(&format!("/tool_calls/{id}")).await);
     is_not_there(&chief.approve(&id).await);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -137,7 +137,7 @@ async fn approvers_do_not_see_the_calls_of_a_deleted_thread() {
 async fn an_approver_without_the_run_role_sees_the_tool() {
     let app = office_with(|config| rule(config, "pay", &["clerk"], &["chief"], false)).await;
     let chief = acme(&app, "carol", &["chief"]);
-    assert_eq!(chief.get("/tools/pay").await.status, 200);
+    chief.get("/tools/pay").await.has_status(200);
     assert!(chief.get("/tools").await.body.to_string().contains("\"pay\""));
     let thread = chief.thread().await;
     app.scene.calls(&[call("p1", "pay", &json!({ "note": "a" }))]).answers("No.");
@@ -168,7 +168,7 @@ async fn an_approver_waits_for_the_outcome_like_the_requester() {
     let app = office_with(|config| config.approval.wait = Duration::from_millis(100)).await;
     let chief = acme(&app, "carol", &["chief"]);
     let (_, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(chief.approve(&id).await.status, 202);
+    chief.approve(&id).await.has_status(202);
     app.ledger.release.add_permits(1);
     let mut done = chief.approve(&id).await;
     while done.status == 202 {

@@ -50,7 +50,7 @@ async fn b10_the_refusal_of_an_approval_does_not_reveal_the_state_of_the_call() 
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, pending) = app.held("refuse", "1").await;
     let reported = app.client.approve(&pending).await;
-    assert_eq!(reported.status, 403);
+    reported.has_status(403);
     let approved = app.hold_in(&thread, "refuse", "2").await;
     chief.approve(&approved).await;
     let rejected = app.hold_in(&thread, "refuse", "3").await;
@@ -93,7 +93,7 @@ async fn two_approvers_may_approve_for_each_other() {
     for (requester, other) in [(&carol, &dave), (&dave, &carol)] {
         app.client = requester.clone();
         let (_, id) = app.held("refuse", "10").await;
-        assert_eq!(requester.approve(&id).await.status, 403);
+        requester.approve(&id).await.has_status(403);
         states.push(other.approve(&id).await.body["state"].clone());
     }
     assert_eq!(states, ["failed", "failed"], "the tool ran");

@@ -54,7 +54,7 @@ async fn a_user_with_the_role_runs_the_tool() {
     assert_eq!(clerk.turn(&thread, &chosen).await.text(), "Seen.");
     assert_eq!(app.ledger.lines(), ["look a"]);
     assert!(names(&clerk.get("/tools").await.body).contains(&"look"));
-    assert_eq!(clerk.get("/tools/look").await.status, 200);
+    clerk.get("/tools/look").await.has_status(200);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn an_attach_that_continues_with_fewer_roles_loses_their_tools() {
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
     let (thread, id) = app.held("pay", "10").await;
-    assert_eq!(app.client.reject(&id).await.status, 200);
+    app.client.reject(&id).await.has_status(200);
     app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).answers("No.");
     let turn = attach(&alice, &thread).await;
     assert!(turn.raw.contains("There is no tool named"), "{}", turn.raw);

@@ -56,7 +56,7 @@ async fn those_that_may_decide_a_call_open_its_secrets_and_each_opening_is_an_ev
     assert_eq!((&event["data"]["args"], &event["data"]["input_hash"]), (&masked(), &hash));
 
     // After the decision the record can be read in full too.
-    assert_eq!(chief.approve(&id).await.status, 200);
+    chief.approve(&id).await.has_status(200);
     assert_eq!(revealed(&chief, &id).await.body["input"], input());
     assert_eq!(app.rows.count("events WHERE type = 'tool.inputs_revealed'").await, 3);
 }
@@ -76,7 +76,7 @@ async fn others_open_nothing_get_the_answers_of_a_decision_and_leave_no_event() 
         assert_eq!(client.approve(&id).await.status, status);
     }
     let chief = acme(&app, "carol", &["chief"]);
-    assert_eq!(revealed(&chief, "nothing").await.status, 404);
+    revealed(&chief, "nothing").await.has_status(404);
     assert!(events(&app).await.is_empty());
 }
 
@@ -85,13 +85,13 @@ async fn a_delegate_opens_the_secrets_of_the_delegated_call_alone() {
     let app = office().await;
     let (chief, bob) = (acme(&app, "carol", &["chief"]), acme(&app, "bob", &[]));
     let (id, other) = (held(&app, "login").await, held(&app, "login").await);
-    assert_eq!(revealed(&bob, &id).await.status, 404);
+    revealed(&bob, &id).await.has_status(404);
     let until = app.client.call(&id).await["expires_at"].clone();
     let body = json!({ "to": "bob", "until": until, "reason": "Away." });
     let delegated = chief.post(&format!("/approvals/{id}/delegate"), &body).await;
     delegated.has_status(200);
     assert_eq!(revealed(&bob, &id).await.body["input"], input());
-    assert_eq!(revealed(&bob, &other).await.status, 404);
+    revealed(&bob, &other).await.has_status(404);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn an_opening_counts_as_a_decision_for_the_rate_limit() {
     let id = held(&app, "login").await;
     let statuses = [revealed(&app.client, &id).await.status, revealed(&app.client, &id).await.status];
     assert_eq!(statuses, [200, 200]);
-    assert_eq!(revealed(&app.client, &id).await.status, 429);
+    revealed(&app.client, &id).await.has_status(429);
 }
 
 #[tokio::test]
@@ -115,6 +115,6 @@ async fn a_call_without_secrets_is_opened_without_an_event_and_one_that_was_neve
     let rows = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE NOT held").await;
     let id = rows[0].text("tool_call_id");
     assert_eq!(app.client.call(id).await["input"], masked());
-    assert_eq!(revealed(&app.client, id).await.status, 404);
+    revealed(&app.client, id).await.has_status(404);
     assert!(events(&app).await.is_empty());
 }

@@ -128,7 +128,7 @@ async fn a_too_deep_output_is_replaced_by_a_text_that_states_it() {
         assert_eq!(text.matches(['[', '{']).count(), DEEPEST, "{tool}");
         assert_eq!(shown["result"], text, "{tool}");
     }
-    assert_eq!(app.client.get(&format!("/threads/{thread}/messages")).await.status, 200);
+    app.client.get(&format!("/threads/{thread}/messages")).await.has_status(200);
 }
 
 #[tokio::test]

@@ -28,11 +28,11 @@ async fn on_postgres_a_server_without_its_database_is_live_and_not_ready() {
     let cluster = crate::support::Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
-    assert_eq!(app.client.get("/readyz").await.status, 200);
+    app.client.get("/readyz").await.has_status(200);
     cluster.stop_now();
     let unready = app.client.get("/readyz").await;
     unready.failed_with(503, "unavailable");
-    assert_eq!(app.client.get("/healthz").await.status, 200);
+    app.client.get("/healthz").await.has_status(200);
 }
 
 /// Has one turn fail and one call panic. Returns all log lines.
@@ -67,7 +67,7 @@ async fn json_log_lines_contain_the_user_and_the_ids() {
     let broke = find("something panicked");
     assert_eq!((&broke["tool_call_id"], &broke["tool"]), (&id.as_str().into(), &"break".into()));
     assert_eq!(broke["path"], "/qa/validate_tool");
-    assert!(broke.text("at").contains("support/tools.rs"), "{broke}");
+    assert!(broke.text("at").contains("kit/src/tools.rs"), "{broke}");
     assert!(!printed.contains("secret now"), "{printed}");
     let answered = find("answered");
     assert_eq!((&answered["status"], &answered["method"]), (&201.into(), &"POST".into()));
@@ -89,7 +89,7 @@ async fn text_log_lines_are_one_per_event_whatever_the_provider_returns() {
 async fn the_level_of_a_span_counts_for_the_lines_within_it() {
     let settings = [("HOLDPOINT_LOG__FORMAT", "json"), ("HOLDPOINT_LOG__LEVEL", "warn,[request]=info")];
     let watched = Watched::start(&settings).await;
-    assert_eq!(watched.server.client.as_user("acme", "ann", &[]).get("/tools").await.status, 200);
+    watched.server.client.as_user("acme", "ann", &[]).get("/tools").await.has_status(200);
     let printed = watched.finish();
     assert!(printed.contains(r#""message":"answered""#), "{printed}");
 }

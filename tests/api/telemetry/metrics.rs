@@ -43,13 +43,13 @@ async fn turns_tokens_calls_holds_and_decisions_are_counted() {
     scrape.has("holdpoint_turns_total{end=\"waiting\",code=\"\"}", 1.0);
     scrape.has("holdpoint_turns_running", 0.0);
 
-    assert_eq!(app.client.approve(&id).await.status, 200);
-    assert_eq!(app.client.approve(&id).await.status, 200);
-    assert_eq!(app.client.reject(&id).await.status, 409);
+    app.client.approve(&id).await.has_status(200);
+    app.client.approve(&id).await.has_status(200);
+    app.client.reject(&id).await.has_status(409);
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     let (_, refused) = app.held("pay", "11").await;
-    assert_eq!(app.client.reject(&refused).await.status, 200);
+    app.client.reject(&refused).await.has_status(200);
     let broken = app.client.thread().await;
     assert!(app.client.send_message(&broken, "there is no scene").await.raw.contains("upstream_error"));
 
@@ -98,10 +98,10 @@ async fn requests_are_counted_by_route_and_no_client_value_is_a_label() {
     app.scene.calls(&[call("p-1", "drop_all_tables_\u{1b}[31m", &json!({}))]).answers("No such tool.");
     app.client.send_message(&thread, "make one up").await;
     for path in ["/made/up", "/api/made/up", "/tools/made-up", "/threads/made-up", "/tool_calls/made-up"] {
-        assert_eq!(app.client.get(path).await.status, 404);
+        app.client.get(path).await.has_status(404);
     }
-    assert_eq!(app.client.get(&format!("/api/tool_calls/{id}")).await.status, 200);
-    assert_eq!(app.client.get(&format!("/tool_calls/{id}")).await.status, 200);
+    app.client.get(&format!("/api/tool_calls/{id}")).await.has_status(200);
+    app.client.get(&format!("/tool_calls/{id}")).await.has_status(200);
     let odd = reqwest::Method::from_bytes(b"MADEUP").unwrap();
     app.client.send(app.client.http.request(odd, app.client.url("/tools"))).await;
 
@@ -245,8 +245,8 @@ async fn on_postgres_a_scrape_without_the_database_omits_the_samples_of_the_data
 async fn metrics_are_served_to_this_machine_alone() {
     let app = Embedded::start().await;
     let foreign = app.client.http.get(app.client.url("/metrics")).header("host", "evil.example");
-    assert_eq!(app.client.send(foreign).await.status, 403);
-    assert_eq!(app.client.get("/api/metrics").await.status, 404);
+    app.client.send(foreign).await.has_status(403);
+    app.client.get("/api/metrics").await.has_status(404);
     assert!(!app.client.get("/openapi.json").await.body.to_string().contains("/metrics"));
 
     let open = Embedded::with(|config| {
@@ -257,8 +257,8 @@ async fn metrics_are_served_to_this_machine_alone() {
     // A server that requires tokens is behind a proxy, which may run on this machine.
     let known = Embedded::with(token::with_tokens).await;
     for app in [open, known] {
-        assert_eq!(app.client.get("/healthz").await.status, 200);
-        assert_eq!(app.client.get("/metrics").await.status, 404);
+        app.client.get("/healthz").await.has_status(200);
+        app.client.get("/metrics").await.has_status(404);
     }
 }
 
@@ -281,10 +281,10 @@ async fn a_metrics_listener_serves_metrics_and_health_and_no_other_route() {
     Scrape::of(&beside)
         .await
         .has("holdpoint_http_requests_total{route=\"/threads\",method=\"POST\",status=\"2xx\"}", 1.0);
-    assert_eq!(server.client.get("/metrics").await.status, 404);
+    server.client.get("/metrics").await.has_status(404);
     // A listener on loopback belongs to this machine, as the routes do.
     let foreign = beside.http.get(beside.url("/metrics")).header("host", "evil.example");
-    assert_eq!(beside.send(foreign).await.status, 403);
+    beside.send(foreign).await.has_status(403);
     let answer = beside.get("/metrics").await;
     assert!(answer.header("x-request-id").is_some(), "{answer:?}");
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));

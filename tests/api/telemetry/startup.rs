@@ -35,7 +35,7 @@ async fn a_server_prints_a_summary_of_its_configuration_on_sqlite() {
         server.client.base
     );
     eventually("the summary is printed", async || server.printed().contains(&expected).then_some(())).await;
-    assert_eq!(server.client.get("/docs").await.status, 200);
+    server.client.get("/docs").await.has_status(200);
 }
 
 #[tokio::test]

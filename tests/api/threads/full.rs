@@ -110,9 +110,9 @@ async fn a_run_ends_before_a_step_that_has_no_room() {
     let note = "x".repeat(100);
     app.scene.calls(&[call("a", "look", &json!({ "note": note }))]).answers("never said");
     let turn = app.client.send_message(&thread, "look").await;
-    assert_eq!(turn.status, 200);
+    turn.has_status(200);
     assert_eq!(turn.one('a')["result"], json!({ "seen": note }));
-    let texts = turn.one('3').as_str().unwrap();
+    let texts = turn.error();
     assert!(texts.starts_with("thread_full: The conversation is full. Begin a new one."), "{texts}");
     let run = run(&app, &thread).await;
     assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!("thread_full")));
@@ -123,8 +123,8 @@ async fn a_run_ends_before_a_step_that_has_no_room() {
 
     // Resuming is no new message, and ends in the same way.
     let again = app.client.resume(&thread).await;
-    assert_eq!(again.status, 200);
-    assert!(again.one('3').as_str().unwrap().starts_with("thread_full: "), "{}", again.raw);
+    again.has_status(200);
+    again.failed_with("thread_full");
     let refused = app.client.send_message(&thread, "hi").await;
     assert_eq!(refused.refused(), full());
     assert!(refused.raw.contains("400 bytes"), "{}", refused.raw);
@@ -145,7 +145,7 @@ async fn a_decision_in_a_full_thread_is_accepted_and_its_outcome_is_streamed() {
     assert_eq!(app.client.reject(refuse).await.body["state"], "rejected");
     let turn = app.client.resume(&thread).await;
     assert_eq!((turn.status, turn.all('a').len()), (200, 2), "{}", turn.raw);
-    assert!(turn.one('3').as_str().unwrap().starts_with("thread_full: "), "{}", turn.raw);
+    turn.failed_with("thread_full");
     assert_eq!(run(&app, &thread).await["error"]["code"], "thread_full");
     assert_eq!(app.ledger.lines(), [format!("pay {note}")]);
     assert_counted(&app.rows).await;

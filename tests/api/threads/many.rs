@@ -33,7 +33,7 @@ async fn on_postgres_a_hold_round_reads_no_other_threads_of_its_user() {
         .await;
     for round in 0..ROUNDS {
         let (thread, call) = app.held("pay", &round.to_string()).await;
-        assert_eq!(app.client.approve(&call).await.status, 200);
+        app.client.approve(&call).await.has_status(200);
         app.client.becomes(&call, "succeeded").await;
         app.scene.answers("Paid.");
         assert_eq!(app.client.resume(&thread).await.text(), "Paid.");

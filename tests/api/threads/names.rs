@@ -69,7 +69,7 @@ async fn every_get_of_a_thread_or_session_answers_the_name_as_it_answers_the_id(
     }
     let none = app.client.get("/threads?client_id=nothing").await;
     assert_eq!((none.status, &none.body), (200, &json!({ "results": [], "has_more": false })));
-    assert_eq!(app.client.get("/threads?client_id=a%00b").await.status, 400);
+    app.client.get("/threads?client_id=a%00b").await.has_status(400);
 }
 
 #[tokio::test]
@@ -90,11 +90,11 @@ async fn every_change_of_a_thread_or_session_takes_the_name() {
         app.client.becomes(&held, "succeeded").await;
         let grants = app.client.get(&format!("/sessions/{name}/grants")).await.body;
         let grant = grants["results"][0].text("grant_id");
-        assert_eq!(app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.status, 204);
-        assert_eq!(app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.status, 404);
+        app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.has_status(204);
+        app.client.delete(&format!("/sessions/{name}/grants/{grant}")).await.has_status(404);
         let cancelled = app.client.post(&format!("/sessions/{name}/cancel"), &Value::Null).await;
         assert!([200, 202].contains(&cancelled.status), "{cancelled:?}");
-        assert_eq!(app.client.delete(&format!("/threads/{name}")).await.status, 204);
+        app.client.delete(&format!("/threads/{name}")).await.has_status(204);
         for gone in [format!("/threads/{name}"), format!("/threads/{thread}/messages")] {
             assert_eq!(app.client.get(&gone).await.status, 404, "{gone}");
         }
@@ -151,7 +151,7 @@ async fn the_name_of_another_user_is_as_unknown_as_a_made_up_one() {
             }
             let deny = json!({ "decision": "deny" });
             let decided = other_user.post(&format!("/sessions/{name}/approvals/{held}"), &deny).await;
-            assert_eq!(decided.status, 404);
+            decided.has_status(404);
             let found = other_user.get(&with_query("/threads", "client_id", name)).await.body;
             assert_eq!(found["results"], json!([]));
         }

@@ -19,7 +19,7 @@ fn ids(page: &Value) -> Vec<&str> {
 async fn a_thread_is_created_with_and_without_a_body() {
     let app = Embedded::start().await;
     let bare = app.client.send(app.client.http.post(app.client.url("/threads"))).await;
-    assert_eq!(bare.status, 201);
+    bare.has_status(201);
     let (id, at) = (&bare.body["thread_id"], &bare.body["created_at"]);
     let expected = json!({ "thread_id": id, "session_id": id, "title": "New chat", "created_at": at,
                            "updated_at": at, "pending_count": 0 });
@@ -52,10 +52,10 @@ async fn a_title_is_1_to_200_characters() {
             assert_eq!(refused.failure(), (400, "bad_request"), "{title}");
         }
     }
-    assert_eq!(app.client.patch(&path, &json!({})).await.status, 400);
-    assert_eq!(app.client.patch(&path, &json!({ "title": "x", "parent_id": thread })).await.status, 400);
+    app.client.patch(&path, &json!({})).await.has_status(400);
+    app.client.patch(&path, &json!({ "title": "x", "parent_id": thread })).await.has_status(400);
     let unknown = app.client.post("/threads", &json!({ "titel": "x" })).await;
-    assert_eq!(unknown.status, 400);
+    unknown.has_status(400);
     assert!(unknown.message().contains("titel"), "{}", unknown.message());
     assert_eq!(app.client.get(&path).await.body["title"], "é".repeat(200));
     assert_eq!(app.rows.count("threads").await, 3);
@@ -201,9 +201,9 @@ async fn the_name_of_a_deleted_thread_creates_a_new_thread() {
     app.client.turn_by_id(&json!({ "id": "mine", "content": "one" })).await;
     let first = app.client.get("/threads").await.body["results"][0].clone();
     let path = format!("/threads/{}", first.text("thread_id"));
-    assert_eq!(app.client.delete(&path).await.status, 204);
-    assert_eq!(app.client.send_message("mine", "hi").await.status, 404);
-    assert_eq!(app.client.turn_by_id(&json!({ "id": "mine", "content": "two" })).await.status, 200);
+    app.client.delete(&path).await.has_status(204);
+    app.client.send_message("mine", "hi").await.has_status(404);
+    app.client.turn_by_id(&json!({ "id": "mine", "content": "two" })).await.has_status(200);
     let second = app.client.get("/threads").await.body["results"][0].clone();
     assert_ne!(second["thread_id"], first["thread_id"]);
     assert_eq!(second["client_id"], "mine");
@@ -214,9 +214,9 @@ async fn the_name_of_a_deleted_thread_creates_a_new_thread() {
 async fn a_call_that_runs_when_its_thread_is_deleted_is_settled() {
     let app = Embedded::with(|config| config.approval.wait = std::time::Duration::from_millis(1)).await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     app.ledger.release.add_permits(1);
     let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
     eventually("the call is settled", async || (app.rows.count(&settled).await == 1).then_some(())).await;
@@ -230,11 +230,11 @@ async fn a_call_that_the_model_makes_after_its_thread_is_deleted_does_not_run() 
     let gate = app.scene.gate();
     let delete = async {
         app.wait_for_model_requests(1).await;
-        assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+        app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
         gate.add_permits(4);
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "look"), delete);
-    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    turn.failed_with("interrupted");
     assert_eq!(app.rows.count("tool_calls").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
@@ -299,7 +299,7 @@ async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     app.client.approve(approved.as_str().unwrap()).await;
     app.client.validate(&json!({ "toolCallId": rejected, "isValidated": false, "reason": "no" })).await;
     let edit = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": note("7") });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
 
     let page = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let at = |n: usize| page["results"][n]["createdAt"].clone();
@@ -394,9 +394,9 @@ async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_c
     app.client.approve(approved.as_str().unwrap()).await;
     app.client.validate(&json!({ "toolCallId": rejected, "isValidated": false, "reason": "no" })).await;
     let edit = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": note("7") });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
     let withdraw = format!("/tool_calls/{}/cancel", withdrawn.as_str().unwrap());
-    assert_eq!(app.client.post(&withdraw, &Value::Null).await.status, 200);
+    app.client.post(&withdraw, &Value::Null).await.has_status(200);
 
     let own = app.client.messages(&thread).await;
     let why = turn.all('a')[0]["result"]["error"].clone();
@@ -482,7 +482,7 @@ async fn the_ui_formats_include_the_message_of_a_failed_turn() {
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
     let turn = app.client.send_message(&thread, "go").await;
-    assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
+    turn.failed_with("upstream_error");
     let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
     let parts = json!([{ "type": "step-start" }, { "type": "text", "text": "Half", "state": "done" }]);
     let expected = json!({ "id": turn.one('f')["messageId"], "role": "assistant", "parts": parts });

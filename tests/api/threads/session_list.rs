@@ -33,7 +33,7 @@ async fn an_operator_sees_the_sessions_of_the_tenant_and_a_user_their_own() {
     titled(&app.client.as_user("acme", "bob", &[]), &json!({ "title": "Mail" })).await;
     titled(&app.client.as_user("other", "alice", &[]), &json!({ "title": "Elsewhere" })).await;
     let deleted = titled(&app.client, &json!({ "title": "Deleted" })).await;
-    assert_eq!(app.client.delete(&format!("/threads/{deleted}")).await.status, 204);
+    app.client.delete(&format!("/threads/{deleted}")).await.has_status(204);
 
     let operator = app.client.as_user("acme", "olga", &["admin"]);
     assert_eq!(shown(&operator.get("/sessions").await), [("Mail", "bob"), ("Rent", "alice")]);
@@ -56,10 +56,10 @@ async fn a_session_counts_the_pending_calls_of_all_its_threads_and_says_whether_
     assert_eq!((&root_only[0]["session_id"], &root_only[0]["pending_count"]), (&json!(root), &json!(3)));
     assert_eq!(root_only[0]["has_policy"], false);
 
-    assert_eq!(app.client.reject(&denied).await.status, 200);
+    app.client.reject(&denied).await.has_status(200);
     let policy = json!({ "tools": { "refuse": "deny" } });
     let set = app.client.http.put(app.client.url(&format!("/sessions/{root}/policy"))).json(&policy);
-    assert_eq!(app.client.send(set).await.status, 200);
+    app.client.send(set).await.has_status(200);
     let later = session().await;
     assert_eq!((&later[0]["pending_count"], &later[0]["has_policy"]), (&json!(2), &json!(true)));
 }

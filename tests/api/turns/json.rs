@@ -43,13 +43,13 @@ async fn a_held_call_ends_the_turn_and_a_turn_without_content_continues_after_th
     assert_eq!((held.body.list("pending").len(), &held.body["pending"]), (2, &inbox["results"]));
     assert_eq!(held.body["message"]["status"], "complete");
     let ids: Vec<&str> = inbox.list("results").iter().map(|it| it.text("tool_call_id")).collect();
-    assert_eq!(app.client.approve(ids[0]).await.status, 200);
+    app.client.approve(ids[0]).await.has_status(200);
     let one = run(&app.client, "chat", &json!({})).await;
     assert_eq!(
         (&one.body["status"], &one.body["pending"][0]["tool_call_id"]),
         (&json!("waiting"), &json!(ids[1]))
     );
-    assert_eq!(app.client.reject(ids[1]).await.status, 200);
+    app.client.reject(ids[1]).await.has_status(200);
     app.scene.answers("One of two.");
     let done = app.client.send(app.client.http.post(app.client.url("/threads/chat/turns"))).await;
     assert_eq!((&done.body["status"], &done.body["pending"]), (&json!("completed"), &json!([])));

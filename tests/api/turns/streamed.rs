@@ -119,7 +119,7 @@ async fn a_model_error_is_emitted_and_a_continuation_retries() {
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("key sk-123 is bad".to_owned())]);
     let turn = app.client.send_message(&thread, "hi").await;
     assert_eq!((turn.status, turn.codes().as_str()), (200, "f03"));
-    let error = turn.one('3').as_str().unwrap();
+    let error = turn.error();
     assert!(error.starts_with("upstream_error: ") && error.contains("(request "), "{error}");
     assert!(!turn.raw.contains("sk-123"), "{error}");
     let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;

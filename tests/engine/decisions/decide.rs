@@ -13,7 +13,7 @@ async fn an_approved_tool_runs_once_and_the_response_is_its_outcome() {
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
     let answer = app.client.approve(&id).await;
-    assert_eq!(answer.status, 200);
+    answer.has_status(200);
     let expected = json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": id,
                            "state": "succeeded", "waitsForPage": true });
     assert_eq!(answer.body, expected);
@@ -35,7 +35,7 @@ async fn a_tool_failure_is_reported_as_failed() {
     let app = Embedded::start().await;
     let (_, id) = app.held("refuse", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!(answer.status, 200);
+    answer.has_status(200);
     assert_eq!(answer.body["success"], false);
     assert_eq!(answer.body["state"], "failed");
     assert_eq!(answer.body["result"], "The tool failed: the account is closed");
@@ -57,7 +57,7 @@ async fn a_tool_that_takes_too_long_has_an_unknown_outcome() {
     let app = Embedded::with(|config| config.tools.timeout = Duration::from_millis(50)).await;
     let (_, id) = app.held("wait_for_me", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!(answer.status, 200);
+    answer.has_status(200);
     assert_eq!((&answer.body["success"], &answer.body["state"]), (&json!(false), &json!("interrupted")));
     let result = answer.body.text("result");
     assert!(result.contains("may have run") && result.contains("Do not repeat"), "{result}");
@@ -89,7 +89,7 @@ async fn the_response_is_202_while_the_tool_runs_and_a_repeat_waits_again() {
     let app = Embedded::with(|config| config.approval.wait = Duration::from_millis(100)).await;
     let (_, id) = app.held("wait_for_me", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!(answer.status, 202);
+    answer.has_status(202);
     assert_eq!((&answer.body["success"], &answer.body["state"]), (&json!(false), &json!("executing")));
 
     let repeat = app.client.approve(&id).await;
@@ -256,7 +256,7 @@ async fn a_malformed_decision_is_refused_by_field_and_changes_nothing() {
         assert!(message.contains(named), "{body}: {message}");
     }
     let form = app.client.http.post(app.client.url("/qa/validate_tool")).body("{}");
-    assert_eq!(app.client.send(form).await.status, 415);
+    app.client.send(form).await.has_status(415);
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.rows.count("decisions").await, 0);
 }

@@ -103,7 +103,7 @@ async fn a_vote_below_the_quorum_is_an_event_and_its_note_is_in_the_record() {
     let (_, id) = app.held("pay", "1").await;
     let chief = app.client.as_user("acme", "carol", &["chief"]);
     let yes = json!({ "toolCallId": id, "isValidated": true, "reason": "the first yes" });
-    assert_eq!(chief.validate(&yes).await.status, 202);
+    chief.validate(&yes).await.has_status(202);
     let voted = events(&app, &id, "tool.voted").await;
     assert_eq!(voted.len(), 1);
     let data = &voted[0]["data"];
@@ -111,7 +111,7 @@ async fn a_vote_below_the_quorum_is_an_event_and_its_note_is_in_the_record() {
     assert_eq!((&data["approved_by"], &data["args"]), (&json!(["user:carol"]), &json!({ "note": "1" })));
     assert_eq!(data.get("decision"), None, "nothing is decided: {data}");
     // The same vote again is no second event.
-    assert_eq!(chief.validate(&yes).await.status, 202);
+    chief.validate(&yes).await.has_status(202);
     assert_eq!(events(&app, &id, "tool.voted").await.len(), 1);
     let card = chief.get(&format!("/approvals/{id}")).await.body;
     assert_eq!(card["others"]["votes"][0]["note"], "the first yes", "{card}");

@@ -147,7 +147,7 @@ async fn an_approval_below_the_quorum_prevents_no_cancel_delete_or_expiry() {
     }
     let answer = app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &json!({})).await;
     answer.has(200, "state", "cancelled");
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     for id in [&cancelled, &deleted] {
         assert_eq!(votes(&app, id).await, [vote("alice", "approve", false), vote("alice", "cancel", true)]);
     }
@@ -171,10 +171,9 @@ async fn an_approval_counts_only_for_its_inputs() {
     assert_eq!(listed(&dora, "pending", &id).await, (true, json!(2), json!(["user:carol"])), "as proposed");
     // Inputs without a change are as proposed, and invalid inputs count as no approval.
     waits_for(ONE_MORE, true, &id, &carol.validate(&edited(&id, "10")).await);
-    assert_eq!(
-        dora.validate(&json!({ "toolCallId": id, "isValidated": true, "validatedInputs": {} })).await.status,
-        422
-    );
+    dora.validate(&json!({ "toolCallId": id, "isValidated": true, "validatedInputs": {} }))
+        .await
+        .has_status(422);
     assert_eq!(app.rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 3);
     let done = carol.validate(&edited(&id, "9")).await;
     assert_eq!((done.status, &done.body["validatedInputs"]), (200, &json!({ "note": "9" })));
@@ -188,8 +187,8 @@ async fn the_requester_is_no_approver_where_another_person_is_required() {
     let app = office(2).await;
     let (carol, dora) = (chief(&app, "carol"), chief(&app, "dora"));
     let (_, id) = app.held("refuse", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 403);
-    assert_eq!(app.client.as_user("acme", "alice", &["chief"]).approve(&id).await.status, 403);
+    app.client.approve(&id).await.has_status(403);
+    app.client.as_user("acme", "alice", &["chief"]).approve(&id).await.has_status(403);
     waits_for(ONE_MORE, false, &id, &carol.approve(&id).await);
     assert_eq!(dora.approve(&id).await.body["state"], "failed", "it ran");
     assert_eq!(app.ledger.lines(), ["refuse 10"]);

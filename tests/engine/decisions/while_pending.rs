@@ -74,7 +74,7 @@ async fn send_message(app: &Embedded, thread: &str, words: &str) -> ModelRequest
 /// A thread with a running call of `wait_for_me`, and the id of the call.
 async fn running(app: &Embedded) -> (String, String) {
     let (thread, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     (thread, id)
 }

@@ -348,9 +348,9 @@ async fn deleting_a_thread_cancels_approved_calls_that_have_not_started() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND validated").await, 1);
-    assert_eq!(app.client.approve(&id).await.status, 404);
+    app.client.approve(&id).await.has_status(404);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 

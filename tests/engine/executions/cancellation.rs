@@ -170,7 +170,7 @@ async fn a_tool_is_signalled_to_stop_at_shutdown_and_its_return_value_is_written
     })
     .await;
     let (_, id) = app.held("heed", "done").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     app.end().await;
     let row =
@@ -224,7 +224,7 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
 async fn delete_after_approval(app: &Embedded, thread: &str, id: &str) {
     let approved = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'approved'");
     eventually("the yes is committed", async || (app.rows.count(&approved).await == 1).then_some(())).await;
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
 }
 
 #[tokio::test]
@@ -239,9 +239,9 @@ async fn an_approval_whose_thread_is_deleted_before_the_claim_returns_the_end_of
     let (one, ()) =
         soon(async { tokio::join!(app.client.approve(&id), delete_after_approval(&app, &thread, &id)) })
             .await;
-    assert_eq!(one.status, 200);
+    one.has_status(200);
     ended(&one.body);
-    assert_eq!(app.client.approve(&id).await.status, 404);
+    app.client.approve(&id).await.has_status(404);
 
     let (thread, id) = app.held("pay", "2").await;
     let batch = json!({ "decisions": [{ "toolCallId": id, "isValidated": true }] });
@@ -267,7 +267,7 @@ async fn an_approval_whose_thread_is_deleted_while_the_tool_runs_returns_its_out
     let (thread, id) = app.held("wait_for_me", "1").await;
     let path = format!("/threads/{thread}");
     let (decided, deleted) = approved_and(&app, &id, async { app.client.delete(&path).await }).await;
-    assert_eq!(deleted.status, 204);
+    deleted.has_status(204);
     assert_eq!(
         (decided.status, &decided.body["success"], &decided.body["state"]),
         (200, &json!(false), &json!("interrupted"))

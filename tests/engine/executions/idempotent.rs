@@ -21,7 +21,7 @@ async fn in_mid_restock(deployment: &Deployment, settings: &[(&str, &str)]) -> (
     let server = deployment.start_with("0s", settings);
     let thread = server.client.thread().await;
     let id = deployment.hold_of(&server.client, &thread, "restock 10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     deployment.wait_started(&[&attempt("restock 10", 1, &id)]).await;
     (server, thread, id)
 }
@@ -202,7 +202,7 @@ async fn cut_off_with(app: &Embedded, note: &str, more: &Value) -> (String, Stri
     let (thread, id) = app.held("restock", note).await;
     let mut yes = json!({ "toolCallId": id, "isValidated": true });
     yes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    assert_eq!(app.client.validate(&yes).await.status, 202);
+    app.client.validate(&yes).await.has_status(202);
     app.ledger.wait_started().await;
     lapse(app, &id).await;
     app.client.becomes(&id, "approved").await;
@@ -261,7 +261,7 @@ async fn swept(app: &Embedded) {
 async fn a_repeated_approval_retries_the_call_and_the_first_attempt_ends_too_late() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     // The first attempt has waited for longer, so it gets the permit.
     app.ledger.release.add_permits(1);
@@ -317,7 +317,7 @@ async fn a_cancelled_call_is_not_retried_and_its_outcome_is_unknown() {
 async fn a_call_with_a_cancel_request_is_not_retried_when_it_is_cut_off() {
     let app = patient().await;
     let (_, id) = app.held("restock", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     let wish = format!(
         "UPDATE tool_calls SET cancel_requested_at = created_at, lease_until = {LONG_AGO}
@@ -333,10 +333,10 @@ async fn a_call_of_a_deleted_thread_is_not_retried() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     let (other, running) = app.held("restock", "11").await;
-    assert_eq!(app.client.approve(&running).await.status, 202);
+    app.client.approve(&running).await.has_status(202);
     app.ledger.wait_started().await;
     for thread in [thread, other] {
-        assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+        app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     }
     lapse_while_stopping(&app, &running).await;
     let both = "tool_calls WHERE state = 'interrupted' AND exec_attempt = 1";
@@ -421,7 +421,7 @@ async fn the_model_reads_that_a_person_edited_an_interrupted_call() {
 async fn a_failed_retry_leaves_the_outcome_of_the_first_attempt_unknown() {
     let app = patient().await;
     let (thread, id) = cut_off_with(&app, SPOILT, &json!({})).await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     app.ledger.release.add_permits(2);
     let call = app.client.becomes(&id, "interrupted").await;
@@ -442,7 +442,7 @@ async fn a_server_whose_tool_is_not_idempotent_does_not_retry_the_call() {
     let app = app.redeploy_with(tools, eager).await;
     is_due(&app, &id).await;
     swept(&app).await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     swept(&app).await;
     assert_eq!(app.client.call(&id).await["state"], "approved");
     too_late(&app, &id).await;

@@ -94,7 +94,7 @@ async fn a_repaired_call_is_shown_and_run_repaired_and_the_model_reads_its_own_w
     assert_eq!(ledger.lines().len(), 2);
 
     // Both are erased with the thread.
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let rows = server.rows.all("SELECT DISTINCT arguments, model_arguments FROM tool_calls").await;
     assert_eq!(rows, [json!({ "arguments": "{}", "model_arguments": "{}" })]);

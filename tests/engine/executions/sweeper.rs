@@ -143,7 +143,7 @@ async fn more_unstartable_calls_than_one_batch_do_not_starve_the_calls_after_the
 async fn an_execution_with_an_expired_lease_is_interrupted_and_its_late_outcome_is_sent() {
     let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     set(&app, &id, &format!("lease_until = {LONG_AGO}")).await;
     app.client.becomes(&id, "interrupted").await;
@@ -164,7 +164,7 @@ async fn an_execution_with_an_expired_lease_is_interrupted_and_its_late_outcome_
 async fn on_postgres_an_execution_renewed_while_the_sweeper_waits_for_the_thread_is_not_reaped() {
     let (app, beside) = patient_on_postgres().await;
     let (_, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     let thread = app.client.call(&id).await.text("thread_id").to_owned();
     let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
@@ -214,7 +214,7 @@ async fn a_turn_with_an_expired_lease_is_closed_and_can_be_resumed() {
         reap_turn(&app).await;
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "dawdle"), started);
-    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    turn.failed_with("interrupted");
     // The tool is alive: its execution has its own lease.
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
     app.ledger.release.add_permits(1);
@@ -242,7 +242,7 @@ async fn a_turn_reaped_mid_text_emits_no_more_text_and_does_not_disturb_the_next
     };
     let (turn, next) = tokio::join!(app.client.send_message(&thread, "hi"), started);
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f03", "Half "), "{}", turn.raw);
-    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    turn.failed_with("interrupted");
     gate.add_permits(2);
     let next = app.client.read_on(next).await;
     assert_eq!((next.codes().as_str(), next.text().as_str()), ("f0ed", "Here I am."), "{}", next.raw);
@@ -272,7 +272,7 @@ async fn resuming_closes_a_dead_turn_together_with_its_dead_calls() {
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "dawdle"), dead);
     // The runner that was reaped calls the model no more.
-    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    turn.failed_with("interrupted");
     assert_eq!(app.scene.requests().len(), 2);
 }
 

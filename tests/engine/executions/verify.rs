@@ -30,7 +30,7 @@ async fn with(service: &Service, change: impl FnOnce(&mut Config)) -> Embedded {
 /// A call whose execution was reaped, and its thread. The tool still waits for its permit.
 async fn cut_off(app: &Embedded, note: &str) -> (String, String) {
     let (thread, id) = app.held("courier", note).await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.change(&lapse).await, Ok(1));
@@ -253,7 +253,7 @@ async fn after_a_kill_between_effect_and_saved_result_the_tool_verifies_the_outc
     let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     let id = deployment.hold_of(&server.client, &thread, "deliver 10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     let line = format!("deliver 10 key {id}");
     deployment.wait_started(&[&line]).await;
     let rows = deployment.rows().await;

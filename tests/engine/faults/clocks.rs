@@ -88,7 +88,7 @@ async fn on_postgres_clocks_ten_minutes_apart_end_expired_leases_and_deadlines()
                  + 1000000 WHERE tool_call_id = '{late}'"
         );
         assert_eq!(rows.change(&soon).await, Ok(1));
-        assert_eq!(crashed.client.approve(&id).await.status, 202);
+        crashed.client.approve(&id).await.has_status(202);
         deployment.wait_started(&["transfer 1"]).await;
         crashed.kill();
         reaper.client.becomes(&id, "interrupted").await;

@@ -19,7 +19,7 @@ async fn on_postgres_a_tool_that_ends_during_a_database_outage_is_settled_after_
     .await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     let (_, other) = app.held("pay", "11").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     app.ledger.wait_started().await;
     cluster.stop_now();
     app.ledger.release.add_permits(1);
@@ -63,7 +63,7 @@ async fn on_postgres_a_read_that_times_out_is_cancelled_in_the_database_too() {
     assert_unavailable(&answer);
     app.rows.wait_for_no_lock_waiter().await;
     lock.change("ROLLBACK").await.unwrap();
-    assert_eq!(app.client.get("/threads").await.status, 200);
+    app.client.get("/threads").await.has_status(200);
 }
 
 /// A decision that waits for a lock loses its session.
@@ -168,10 +168,10 @@ async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succe
         let (read, approved) = tokio::join!(app.client.get("/threads"), app.client.approve(&id));
         assert_unavailable(&read);
         approved.has(200, "state", "succeeded");
-        assert_eq!(app.client.get("/healthz").await.status, 200);
+        app.client.get("/healthz").await.has_status(200);
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "hi"), meanwhile);
     assert_eq!(turn.refused(), (503, "unavailable".to_owned()), "{}", turn.raw);
-    assert_eq!(app.client.get("/threads").await.status, 200);
+    app.client.get("/threads").await.has_status(200);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }

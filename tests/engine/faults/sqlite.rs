@@ -106,7 +106,7 @@ async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
     let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let id = deployment.hold(client, &thread, "10").await;
-    assert_eq!(client.approve(&id).await.status, 202);
+    client.approve(&id).await.has_status(202);
     full.fill();
     deployment.release();
     full.logs("not written yet").await;
@@ -125,7 +125,7 @@ async fn on_sqlite_with_a_disk_that_stays_full_the_outcome_becomes_unknown() {
     let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let id = deployment.hold(client, &thread, "10").await;
-    assert_eq!(client.approve(&id).await.status, 202);
+    client.approve(&id).await.has_status(202);
     full.fill();
     deployment.release();
     full.logs("the outcome of a call could not be written").await;
@@ -150,7 +150,7 @@ async fn on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_
     };
     let (turn, ()) = tokio::join!(client.send_message(&thread, "ponder transfer 10"), fill);
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
-    assert!(turn.one('3').as_str().unwrap().starts_with("internal: "), "{}", turn.raw);
+    turn.failed_with("internal");
     let rows = deployment.rows().await;
     assert_eq!(rows.count("tool_calls").await, 0);
 

@@ -225,7 +225,7 @@ async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_cl
     let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
     deployment.rows.forbid_claims().await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     deployment.unclaimed(&id).await;
     deployment.proxy.strike("tool.started", Commit::Lost);
     let approved = app.client.approve(&id).await;
@@ -341,7 +341,7 @@ async fn on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requ
     let broken = app.client.send_message(&thread, "pay").await;
     deployment.assert_struck();
     assert_eq!(broken.pending(), Vec::<String>::new(), "{}", broken.raw);
-    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+    broken.failed_with("internal");
     assert_eq!(shown_as_pending(app, &thread).await, Vec::<String>::new());
     assert_eq!(deployment.rows.count("tool_calls").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -379,7 +379,7 @@ async fn on_postgres_an_ungated_call_with_a_lost_commit_response_never_runs() {
     deployment.proxy.strike("tool.called", Commit::Made);
     let broken = app.client.send_message(&thread, "look").await;
     deployment.assert_struck();
-    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+    broken.failed_with("internal");
     let over =
         async || (deployment.rows.count("tool_calls WHERE state = 'interrupted'").await == 1).then_some(());
     eventually("its lease is over", over).await;

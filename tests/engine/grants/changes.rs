@@ -74,7 +74,7 @@ async fn the_operators_rules_take_precedence_over_grants() {
     let app = app.redeploy(tools).await;
     let url = app.client.url(&format!("/sessions/{thread}/policy"));
     let policy = json!({ "tools": { "pay": "deny" } });
-    assert_eq!(app.client.send(app.client.http.put(url).json(&policy)).await.status, 200);
+    app.client.send(app.client.http.put(url).json(&policy)).await.has_status(200);
     assert_eq!(state_of(&made(&app, &thread, "pay", "7").await)[2], "session");
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 4"]);
 }
@@ -86,18 +86,18 @@ async fn deleting_the_root_thread_revokes_the_grants_of_the_session() {
     let below = child(&app.client, &root).await;
     granted(&app.client, &first).await;
     let beside = child(&app.client, &root).await;
-    assert_eq!(app.client.delete(&format!("/threads/{beside}")).await.status, 204);
+    app.client.delete(&format!("/threads/{beside}")).await.has_status(204);
     assert_eq!(
         made(&app, &below, "pay", "2").await["state"],
         "succeeded",
         "the thread belongs to the session"
     );
-    assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
+    app.client.delete(&format!("/threads/{root}")).await.has_status(204);
     let requested = made(&app, &below, "pay", "3").await;
     assert_eq!(requested["state"], "pending");
     let rows = app.rows.all("SELECT revoked_by FROM grants WHERE revoked_at IS NOT NULL").await;
     assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "the revoked grant stays on record");
-    assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
+    app.client.get(&format!("/sessions/{root}/grants")).await.has_status(404);
     // A new grant in this session could not be revoked any more.
     let refused = remember(&app.client, requested.text("tool_call_id")).await;
     refused.failed_with(422, "not_remembered");
@@ -139,7 +139,7 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
     })
     .await;
     let (thread, first) = app.held("restock", "1").await;
-    assert_eq!(remember(&app.client, &first).await.status, 202);
+    remember(&app.client, &first).await.has_status(202);
     app.ledger.release.add_permits(1);
     app.client.becomes(&first, "succeeded").await;
     app.ledger.wait_started().await;

@@ -22,7 +22,7 @@ async fn repeated_approvals_create_one_grant() {
 async fn repeating_an_approval_with_remember_creates_no_grant() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "1").await;
-    assert_eq!(app.client.approve(&id).await.status, 200);
+    app.client.approve(&id).await.has_status(200);
     assert_eq!(remember(&app.client, &id).await.header("idempotent-replayed"), Some("true"));
     assert_eq!(app.rows.count("grants").await, 0);
     assert_eq!(made(&app, &thread, "pay", "2").await["state"], "pending");
@@ -104,7 +104,7 @@ async fn the_list_of_grants_is_paginated() {
     assert_eq!((&second["results"][0]["tool_name"], &second["has_more"]), (&json!("pay"), &json!(false)));
     for (query, named) in [("cursor=x", "cursor"), ("page_size=0", "page_size")] {
         let refused = app.client.get(&format!("{path}?{query}")).await;
-        assert_eq!(refused.status, 400);
+        refused.has_status(400);
         assert!(refused.message().starts_with(named), "{}", refused.message());
     }
 }

@@ -144,7 +144,7 @@ async fn a_grant_approves_the_pending_calls_of_the_session() {
     refused.failed_with(409, "already_decided");
     assert_eq!(app.client.approve(&ids[1]).await.header("idempotent-replayed"), Some("true"));
     // The model reads all outcomes.
-    assert_eq!(app.client.reject(&ids[3]).await.status, 200);
+    app.client.reject(&ids[3]).await.has_status(200);
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
 }

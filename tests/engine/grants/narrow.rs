@@ -341,7 +341,7 @@ async fn the_card_of_a_call_has_the_grant_that_it_left_or_used_until_it_is_revok
     );
     granted(&app.client, &second, &json!({ "inputs": "any" })).await;
     let id = grant.text("grant_id");
-    assert_eq!(app.client.delete(&format!("/sessions/{thread}/grants/{id}")).await.status, 204);
+    app.client.delete(&format!("/sessions/{thread}/grants/{id}")).await.has_status(204);
     assert_eq!(card(&first).await["grant"], Value::Null);
     assert_ne!(card(&second).await["grant"], Value::Null);
 }
@@ -356,7 +356,7 @@ async fn the_other_routes_take_the_same_object() {
     assert_eq!((once.status, once.message()), (422, "remember: expected it with the decision allow_session"));
     let wrong = json!({ "decision": "allow_session", "remember": { "when": [{ "argument": "/note", "equal": "3" }] } });
     let refused = app.client.post(&path, &wrong).await;
-    assert_eq!(refused.status, 422);
+    refused.has_status(422);
     assert!(refused.message().starts_with("remember.when[0]: expected"), "{}", refused.message());
     app.scene.answers("Paid.");
     let yes = app.client.post(&path, &json!({ "decision": "allow_session", "remember": scope })).await;

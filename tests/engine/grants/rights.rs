@@ -103,7 +103,7 @@ async fn a_user_without_the_right_to_approve_creates_no_grant() {
     let refused = remember(&app.client, &first).await;
     refused.failed_with(403, "forbidden");
     let bob = app.client.as_user("acme", "bob", &[]);
-    assert_eq!(remember(&bob, &first).await.status, 404);
+    remember(&bob, &first).await.has_status(404);
     assert_eq!(app.rows.count("grants").await, 0);
     assert_eq!(app.client.call(&first).await["state"], "pending");
     let carol = app.client.as_user("acme", "carol", &["chief"]);

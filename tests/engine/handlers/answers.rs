@@ -209,7 +209,7 @@ async fn a_deferred_call_stays_pending_and_the_stream_shows_the_outcome_of_the_o
     assert_eq!(app.client.call(&later).await["state"], "pending");
     assert_eq!(app.scene.requests().len(), 1, "the model is not called");
 
-    assert_eq!(app.client.reject(&later).await.status, 200);
+    app.client.reject(&later).await.has_status(200);
     let turn = app.client.resume(&thread).await;
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
     assert!(questions.is_empty().await, "the handler is not asked twice");
@@ -283,7 +283,7 @@ async fn a_session_that_forbids_the_tool_rejects_the_call_and_ends_the_question_
         let id = question.id();
         let deny = json!({ "tools": { "pay": "deny" } });
         let policy = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&deny);
-        assert_eq!(app.client.send(policy).await.status, 200);
+        app.client.send(policy).await.has_status(200);
         question.until_over().await;
         id
     };

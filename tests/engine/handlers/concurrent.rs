@@ -94,8 +94,8 @@ async fn a_run_that_its_own_turn_resumes_has_no_second_resumer() {
         let (first, second) = (questions.next().await, questions.next().await);
         let run = app.client.run_of(&first.id()).await;
         // After a decision at this route the server resumes the run.
-        assert_eq!(approve(&app.client, &first.id()).await.status, 200);
-        assert_eq!(approve(&app.client, &second.id()).await.status, 200);
+        approve(&app.client, &first.id()).await.has_status(200);
+        approve(&app.client, &second.id()).await.has_status(200);
         let third = questions.next().await;
         let row = format!("SELECT server_resumes, status FROM runs WHERE run_id = '{run}'");
         let stands = app.rows.all(&row).await;
@@ -116,7 +116,7 @@ async fn a_run_that_its_own_turn_resumes_has_no_second_resumer() {
     pays(&app, &["4"], "Of another.");
     let (_, other) =
         tokio::join!(app.client.send_message(&other, "pay"), questions.answer(HandlerAnswer::Deferred));
-    assert_eq!(approve(&app.client, &other).await.status, 200);
+    approve(&app.client, &other).await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&other).await, "completed").await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     app.scene.answers("Paid.");
@@ -163,7 +163,7 @@ async fn waiting_handlers_of_many_threads_hold_no_database_connection() {
         for _ in 0..20 {
             requested.push(questions.next().await);
         }
-        assert_eq!(app.client.get("/threads").await.status, 200);
+        app.client.get("/threads").await.has_status(200);
         for _ in 0..20 {
             app.scene.answers("Done.");
         }
@@ -234,7 +234,7 @@ async fn a_handlers_grant_covers_later_calls_and_approves_pending_ones() {
     assert_eq!(source, json!(format!("remembered:{}", grant.text("grant_id"))));
     // A client can revoke the grant like any other.
     let path = format!("/sessions/{thread}/grants/{}", grant.text("grant_id"));
-    assert_eq!(app.client.delete(&path).await.status, 204);
+    app.client.delete(&path).await.has_status(204);
     pays(&app, &["4"], "No.");
     let (_, requested) =
         tokio::join!(app.client.send_message(&thread, "pay"), questions.answer(HandlerAnswer::denied("no")));

@@ -156,7 +156,7 @@ async fn an_answer_to_a_dropped_question_decides_nothing() {
         screen.shows(QUESTION, 1).await;
         let pending = app.client.get("/approvals").await.body;
         let id = pending["results"][0].text("tool_call_id").to_owned();
-        assert_eq!(app.client.reject(&id).await.status, 200);
+        app.client.reject(&id).await.has_status(200);
         screen.shows("This question is over.", 1).await;
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "pay"), decides);

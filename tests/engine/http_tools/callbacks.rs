@@ -47,7 +47,7 @@ async fn a_202_hands_the_call_over_and_the_report_settles_it_and_resumes_its_run
     let run = client.run_of(&id).await;
     assert_eq!(run_becomes(client, &run, "waiting").await["pending"], json!([]));
     // The same decision again does not wait for the owner either.
-    assert_eq!(client.approve(&id).await.status, 202);
+    client.approve(&id).await.has_status(202);
     let rows = office.rows().await;
     let row = rows.all("SELECT lease_until, result_deadline, started_at FROM tool_calls").await;
     assert_eq!(row[0]["lease_until"], Value::Null);
@@ -258,7 +258,7 @@ async fn a_server_that_is_killed_before_it_read_the_202_does_not_know_the_outcom
     let office = Office::deferring(Does::Waits(202, String::new()), "delete_file", "").await;
     let mut server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "old.txt").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     let request = office.remote.wait_received(1).await.pop().unwrap();
     server.kill();
     office.remote.release();

@@ -27,7 +27,7 @@ fn assert_unknown(answer: &Answer, why: &str, what: &str) {
 /// An approved call of `delete_file` that its service has, with its request.
 async fn sent(office: &Office, client: &Client, path: &str) -> (String, Received) {
     let id = hold(client, path).await;
-    assert_eq!(client.approve(&id).await.status, 202);
+    client.approve(&id).await.has_status(202);
     let all = office.remote.received();
     (id.clone(), all.into_iter().find(|it| it.header("webhook-id") == id).unwrap())
 }
@@ -100,7 +100,7 @@ async fn a_forged_report_is_refused_without_the_database() {
     }
     rows.change("ALTER TABLE gone RENAME TO tool_calls").await.unwrap();
     assert_eq!(rows.all("SELECT * FROM tool_calls ORDER BY tool_call_id").await, before);
-    assert_eq!(post(client, &path, &good, BODY).await.status, 200);
+    post(client, &path, &good, BODY).await.has_status(200);
     assert_eq!(client.call(&other).await["state"], "executing");
 }
 
@@ -210,7 +210,7 @@ async fn a_report_needs_no_token_and_has_a_limit_for_each_call() {
     }
     let limited = post(&server.client, &path, &good, BODY).await;
     assert!(limited.header("retry-after").is_some() && limited.code() == "rate_limited", "{limited:?}");
-    assert_eq!(post(&server.client, &callback(&of_bob), &good, BODY).await.status, 200);
+    post(&server.client, &callback(&of_bob), &good, BODY).await.has_status(200);
     // A token opens no other way to the route.
     let spelled = path.replace(&id, &id.replacen('-', "%2D", 1));
     for client in [&server.client.as_user("acme", "eve", &[]), &server.client] {
@@ -249,5 +249,5 @@ async fn a_report_may_come_through_a_proxy_to_a_server_of_this_machine() {
     assert_eq!(post(&server.client, url, &headers, BODY).await.status, 404, "no call");
     let own = server.client.http.get(server.client.url("/threads")).header("host", "chat.example");
     assert_eq!(server.client.send(own).await.status, 403, "the other routes stay closed");
-    assert_eq!(post(&server.client, &callback(&request), &headers, BODY).await.status, 200);
+    post(&server.client, &callback(&request), &headers, BODY).await.has_status(200);
 }

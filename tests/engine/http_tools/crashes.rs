@@ -8,7 +8,7 @@ use serde_json::json;
 async fn killed_in_mid_call(office: &Office) -> String {
     let mut server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     office.remote.wait_received(1).await;
     server.kill();
     office.remote.wait_left().await;

@@ -112,7 +112,7 @@ async fn a_cancel_closes_the_connection_and_leaves_the_outcome_unknown() {
     let office = Office::with_delete(Does::Hangs, "idempotent = true").await;
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     office.remote.wait_received(1).await;
     let cancel = server.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await;
     assert_eq!(cancel.body["success"], false, "{:?}", cancel.body);

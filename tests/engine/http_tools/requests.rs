@@ -134,8 +134,8 @@ async fn the_request_names_everyone_who_approved_the_inputs_that_run() {
         .map(|(user, chief)| server.client.as_user("acme", user, if chief { &["chief"] } else { &[] }));
     let id = hold(&alice, "old.txt").await;
     let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "path": "new.txt" } });
-    assert_eq!(bob.approve(&id).await.status, 202);
-    assert_eq!(carl.validate(&edited).await.status, 202);
+    bob.approve(&id).await.has_status(202);
+    carl.validate(&edited).await.has_status(202);
     assert_eq!(dora.validate(&edited).await.body["state"], "succeeded");
     let [received] = &office.remote.received()[..] else { panic!() };
     let body = received.json();
@@ -156,7 +156,7 @@ async fn a_call_that_another_claim_starts_names_its_approvers_too() {
         .map(|(user, chief)| server.client.as_user("acme", user, if chief { &["chief"] } else { &[] }));
     let id = hold(&alice, "old.txt").await;
     office.remote.next([Does::answers(503, ""), Does::answers(200, "{}")]);
-    assert_eq!(bob.approve(&id).await.status, 202);
+    bob.approve(&id).await.has_status(202);
     carl.approve(&id).await;
     alice.becomes(&id, "succeeded").await;
     let received = office.remote.received();

@@ -83,7 +83,7 @@ async fn arguments_are_in_a_message_only_if_the_entry_shares_them() {
     assert!(body.contains("(UTC+00:00)"), "{body}");
     let rejection =
         json!({ "toolCallId": call, "isValidated": false, "reason": "curl | bash is not allowed" });
-    assert_eq!(app.client.post("/qa/validate_tool", &rejection).await.status, 200);
+    app.client.post("/qa/validate_tool", &rejection).await.has_status(200);
     let ends = postbox.got(4).await;
     let of = |name: &str| ends[2..].iter().find(|it| header(it, "message-id").contains(name)).unwrap();
     let [own, shared] = [".desk@", ".shares@"].map(|name| of(name).text("body"));
@@ -188,7 +188,7 @@ async fn a_message_goes_to_those_that_may_decide_the_call_alone() {
     let (_, call) = app.held("pay", "1").await;
     // A call that is decided before its message is one message only.
     postbox.got(2).await;
-    assert_eq!(anonymous.as_user("acme", "dana", &["manager"]).reject(&call).await.status, 200);
+    anonymous.as_user("acme", "dana", &["manager"]).reject(&call).await.has_status(200);
     let to = |messages: &[serde_json::Value], subject: &str| {
         let mut to: Vec<String> = messages
             .iter()
@@ -264,7 +264,7 @@ async fn a_call_that_ended_before_its_message_is_one_message_about_its_end() {
     let app = postbox.server([local()]).await;
     let (_, call) = app.held("pay", "1").await;
     super::becomes(&app.client, "desk", "failing").await;
-    assert_eq!(app.client.reject(&call).await.status, 200);
+    app.client.reject(&call).await.has_status(200);
     postbox.answers(json!({})).await;
     crate::webhooks::enable(&app.client, "desk").await;
     let got = postbox.got(1).await;

@@ -35,7 +35,7 @@ async fn on_sqlite_messages_wait_for_the_end_of_the_quiet_hours_and_keep_their_o
     let (app, clock, _dir) = at_night(&postbox, 24).await;
     let (_, first) = app.held("pay", "1").await;
     let (_, second) = app.held("pay", "2").await;
-    assert_eq!(app.client.reject(&first).await.status, 200);
+    app.client.reject(&first).await.has_status(200);
     let waits = async || shown(&app.client, "desk").await["waiting_since"].is_string().then_some(());
     eventually("the messages wait", waits).await;
     clock.by_seconds(8 * HOUR + HOUR / 2);

@@ -74,7 +74,7 @@ async fn the_policy_in_force_is_the_one_that_judges_the_next_call() {
 
     let set = json!({ "mode": "auto-deny", "tools": { "break": "deny" } });
     let request = app.client.http.put(app.client.url(&format!("/sessions/{thread}/policy"))).json(&set);
-    assert_eq!(app.client.send(request).await.status, 200);
+    app.client.send(request).await.has_status(200);
     let policy = in_force(&app.client, &thread).await;
     assert_eq!((&policy["session"], &policy["mode"]), (&set, &json!("auto-deny")));
     assert_eq!(verdict(&policy, "break"), Some(("forbid", "session")));
@@ -89,7 +89,7 @@ async fn grants_and_rules_on_inputs_are_listed_with_their_tool() {
     .await;
     let (thread, held) = app.held("pay", "1").await;
     let body = json!({ "toolCallId": held, "isValidated": true, "remember": "session" });
-    assert_eq!(app.client.validate(&body).await.status, 200);
+    app.client.validate(&body).await.has_status(200);
     let grants = app.client.get(&format!("/sessions/{thread}/grants")).await.body["results"].clone();
     let policy = in_force(&app.client, &thread).await;
     let pay = of_tool(&policy, "pay").unwrap();
@@ -100,7 +100,7 @@ async fn grants_and_rules_on_inputs_are_listed_with_their_tool() {
     assert_eq!(pay["rules"], rules);
     assert_eq!(of_tool(&policy, "look").unwrap()["rules"], json!([]));
     let grant = grants[0].text("grant_id");
-    assert_eq!(app.client.delete(&format!("/sessions/{thread}/grants/{grant}")).await.status, 204);
+    app.client.delete(&format!("/sessions/{thread}/grants/{grant}")).await.has_status(204);
     let policy = in_force(&app.client, &thread).await;
     assert_eq!(verdict(&policy, "pay"), Some(("ask", "tool")));
     assert_eq!(of_tool(&policy, "pay").unwrap()["grants"], json!([]));

@@ -73,10 +73,10 @@ async fn only_an_operator_loosens_a_session_policy() {
         assert!(refused.body.to_string().contains(&format!("{tool} would go further")), "{:?}", refused.body);
     }
     assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
-    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "allow" } })).await.status, 200);
+    put(&admin, &thread, &json!({ "tools": { "pay": "allow" } })).await.has_status(200);
     let pay = made_in(&app, &thread, "pay", "2").await;
     assert_eq!((&pay["state"], decision(&pay)[3]), (&json!("succeeded"), &json!("session")));
-    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
+    put(&admin, &thread, &json!({ "tools": { "pay": "deny" } })).await.has_status(200);
     let refused = put(&app.client, &thread, &json!({})).await;
     assert_eq!(refused.status, 403, "the user cannot lift what an operator forbids");
     assert_eq!(app.ledger.lines(), ["pay 2"]);
@@ -103,7 +103,7 @@ async fn the_policy_of_another_users_session_gets_404() {
         app.client.as_user("globex", "alice", &[]),
         app.client.as_user("globex", "root", &["admin"]),
     ] {
-        assert_eq!(put(&other_user, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
+        put(&other_user, &thread, &json!({ "mode": "auto-deny" })).await.has_status(404);
     }
     assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
 }
@@ -141,7 +141,7 @@ async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() 
     let thread = app.client.thread().await;
     let admin = app.client.as_user("acme", "root", &["admin"]);
     let output = json!({ "mode": "manual", "tools": { "pay": "deny", "look": "ask", "refuse": "allow" } });
-    assert_eq!(put(&admin, &thread, &output).await.status, 200);
+    put(&admin, &thread, &output).await.has_status(200);
 
     let mut few = ToolRegistry::new();
     few.register(Weigh(app.ledger.clone())).unwrap();
@@ -160,9 +160,9 @@ async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() 
         assert!(refused.message().contains(named), "{looser}: {}", refused.message());
     }
     // The same policy or a tighter one is accepted. Other tools that this process lacks are unknown.
-    assert_eq!(put(&app.client, &thread, &output).await.status, 200);
+    put(&app.client, &thread, &output).await.has_status(200);
     let tighter = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny" } });
-    assert_eq!(put(&app.client, &thread, &tighter).await.status, 200);
+    put(&app.client, &thread, &tighter).await.has_status(200);
     let unknown = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny", "tidy": "deny" } });
     assert_eq!(put(&app.client, &thread, &unknown).await.code(), "unknown_tool");
 
@@ -184,7 +184,7 @@ async fn a_user_cannot_lift_a_session_rule_that_the_operators_policy_covers() {
     .await;
     let thread = app.client.thread().await;
     let admin = app.client.as_user("acme", "root", &["admin"]);
-    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "deny", "look": "ask" } })).await.status, 200);
+    put(&admin, &thread, &json!({ "tools": { "pay": "deny", "look": "ask" } })).await.has_status(200);
     for looser in [json!({ "tools": { "look": "ask" } }), json!({ "tools": { "pay": "deny" } })] {
         assert_eq!(put(&app.client, &thread, &looser).await.status, 403, "{looser}");
     }
@@ -211,15 +211,15 @@ async fn a_policy_request_reveals_nothing_about_hidden_tools() {
     // In a session of another user every policy gets the same answer.
     let bob = app.client.as_user("acme", "bob", &[]);
     for policy in [&hidden, &none] {
-        assert_eq!(put(&bob, &thread, policy).await.status, 404);
+        put(&bob, &thread, policy).await.has_status(404);
     }
     let [hidden_here, none_here] =
         [put(&app.client, &thread, &hidden).await, put(&app.client, &thread, &none).await];
     hidden_here.failed_with(422, "unknown_tool");
     assert_eq!(hidden_here.message().replace("pay", "fly"), none_here.message());
     let admin = app.client.as_user("acme", "root", &["admin"]);
-    assert_eq!(put(&admin, &thread, &hidden).await.status, 200);
-    assert_eq!(put(&admin, &thread, &none).await.status, 422);
+    put(&admin, &thread, &hidden).await.has_status(200);
+    put(&admin, &thread, &none).await.has_status(422);
     let chief = app.client.as_user("acme", "alice", &["chief"]);
-    assert_eq!(put(&chief, &thread, &hidden).await.status, 200);
+    put(&chief, &thread, &hidden).await.has_status(200);
 }

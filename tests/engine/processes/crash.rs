@@ -294,7 +294,7 @@ async fn after_a_kill_between_claim_and_effect_the_call_never_runs_again() {
     let mut server = deployment.start("0s");
     let thread = server.client.thread().await;
     let id = deployment.hold(&server.client, &thread, "10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     server.client.becomes(&id, "executing").await;
     server.kill();
     assert_eq!(deployment.ledger(), Vec::<String>::new());

@@ -33,7 +33,7 @@ async fn on_postgres_servers_that_start_together_create_the_schema_once() {
     let servers = join_all((0..4).map(|_| start())).await;
     let thread = servers[0].client.thread().await;
     for server in &servers {
-        assert_eq!(server.client.get(&format!("/threads/{thread}")).await.status, 200);
+        server.client.get(&format!("/threads/{thread}")).await.has_status(200);
     }
 }
 
@@ -215,7 +215,7 @@ async fn on_postgres_cancelled_work_of_a_dead_process_ends_when_its_lease_expire
     let mut dead = deployment.start("0s");
     let other = deployment.start("0s");
     let id = deployment.hold(&dead.client, &dead.client.thread().await, "10").await;
-    assert_eq!(dead.client.approve(&id).await.status, 202);
+    dead.client.approve(&id).await.has_status(202);
     deployment.wait_started(&["transfer 10"]).await;
     let thread = other.client.thread().await;
     let path = dead.client.url(&format!("/qa/chat_streamed/{thread}"));

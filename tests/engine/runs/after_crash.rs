@@ -37,7 +37,7 @@ impl Begun {
         let thread = client.thread().await;
         let id = deployment.hold(client, &thread, "10").await;
         let run = client.run_of(&id).await;
-        assert_eq!(approve(client, &id).await.status, 200);
+        approve(client, &id).await.has_status(200);
         deployment.wait_started(&["transfer 10"]).await;
         Self { thread, id, run }
     }
@@ -58,7 +58,7 @@ async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_
             true => approve(&server.client, &id).await,
             false => reject(&server.client, &id, "no").await,
         };
-        assert_eq!(decided.status, 200);
+        decided.has_status(200);
         server.client.becomes(&id, if yes { "succeeded" } else { "rejected" }).await;
         assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
         server.kill();

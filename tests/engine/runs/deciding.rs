@@ -79,7 +79,7 @@ async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_no
     let (_, ids) = held(&app, &["1", "2", "3"]).await;
     let [yes, overdue, no] = &ids[..] else { panic!("{ids:?}") };
     let run = app.client.run_of(yes).await;
-    assert_eq!(approve(&app.client, yes).await.status, 200);
+    approve(&app.client, yes).await.has_status(200);
     let other = reject(&app.client, yes, "no").await;
     other.failed_with(409, "already_decided");
     assert_eq!(other.body["error"]["details"]["decision"]["decision"], "approve");
@@ -111,7 +111,7 @@ async fn a_decision_about_a_call_of_a_cancelled_run_gets_run_not_waiting() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
     let run = app.client.run_of(&id).await;
-    assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
+    app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.has_status(200);
     for late in [approve(&app.client, &id).await, reject(&app.client, &id, "no").await] {
         late.failed_with(409, "run_not_waiting");
         assert_eq!(late.body["error"]["details"]["state"], "cancelled");
@@ -191,8 +191,8 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
     let (thread, id) = app.held("pay", "1").await;
     let run = app.client.run_of(&id).await;
     let say = json!({ "tool_call_id": id });
-    assert_eq!(post(&bob, &run, "approve", &say).await.status, 404);
-    assert_eq!(post(&app.client, &run, "approve", &say).await.status, 403);
+    post(&bob, &run, "approve", &say).await.has_status(404);
+    post(&app.client, &run, "approve", &say).await.has_status(403);
     assert_eq!(carol.get(&format!("/runs/{run}")).await.status, 404, "an approver does not see the run");
 
     app.scene.answers("Paid.");
@@ -207,7 +207,7 @@ async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reje
 
     let id = app.hold_in(&thread, "pay", "2").await;
     app.scene.answers("As you like.");
-    assert_eq!(reject(&app.client, &id, "I think not").await.status, 200);
+    reject(&app.client, &id, "I think not").await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }

@@ -37,7 +37,7 @@ fn sent(app: &Embedded) -> Vec<String> {
 async fn the_server_has_looked(app: &Embedded) {
     let (_, id) = app.held("pay", "of another").await;
     app.scene.answers("Paid, of another.");
-    assert_eq!(approve(&app.client, &id).await.status, 200);
+    approve(&app.client, &id).await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
 }
 
@@ -47,7 +47,7 @@ async fn an_approved_call_runs_and_the_run_resumes_to_its_answer() {
     let (thread, id) = app.held("pay", "10").await;
     let run = app.client.run_of(&id).await;
     app.scene.answers("Paid.");
-    assert_eq!(approve(&app.client, &id).await.status, 200);
+    approve(&app.client, &id).await.has_status(200);
     let ended = run_becomes(&app.client, &run, "completed").await;
     assert_eq!(ended["pending"], json!([]));
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
@@ -63,7 +63,7 @@ async fn the_run_resumes_after_a_rejection_and_the_model_reads_the_reason() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.answers("As you like.");
-    assert_eq!(reject(&app.client, &id, "too much").await.status, 200);
+    reject(&app.client, &id, "too much").await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&id).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
     assert_eq!(sent(&app), ["Tool execution rejected by user. Reason: too much"]);
@@ -95,7 +95,7 @@ async fn the_run_resumes_after_the_last_of_several_decisions_and_may_hold_again(
     assert_eq!(sent(&app), outcomes);
     the_server_has_looked(&app).await;
     app.scene.answers("All told.");
-    assert_eq!(approve(&app.client, &next).await.status, 200);
+    approve(&app.client, &next).await.has_status(200);
     run_becomes(&app.client, &run, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "All told.");
     let resumed = events_of(&app.rows, &run).await;
@@ -116,7 +116,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
     // A page makes the last decision, without `resume` or with `resume: false`.
     for resume in [Value::Null, json!(false)] {
         let (thread, ids) = held(&app, &["1", "2"]).await;
-        assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+        approve(&app.client, &ids[0]).await.has_status(200);
         app.client.becomes(&ids[0], "succeeded").await;
         validate(&ids[1], resume).await;
         the_server_has_looked(&app).await;
@@ -133,7 +133,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         if by_page {
             validate(&ids[1], json!(true)).await;
         } else {
-            assert_eq!(approve(&app.client, &ids[1]).await.status, 200);
+            approve(&app.client, &ids[1]).await.has_status(200);
         }
         run_becomes(&app.client, &app.client.run_of(&ids[0]).await, "completed").await;
         assert_eq!(last_words(&app.client, &thread).await, "By the server.");
@@ -145,7 +145,7 @@ async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
         json!({ "toolCallId": ids[0], "isValidated": false, "resume": false }),
         json!({ "toolCallId": ids[1], "isValidated": true, "resume": true }),
     ];
-    assert_eq!(app.client.post("/qa/validate_tools", &json!({ "decisions": decisions })).await.status, 200);
+    app.client.post("/qa/validate_tools", &json!({ "decisions": decisions })).await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&ids[0]).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "By the server.");
     let wrong = json!({ "toolCallId": ids[0], "isValidated": true, "resume": "yes" });
@@ -172,12 +172,12 @@ async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
     // The decision about the other call left the continuation to the server. A cancel counts like an expiry.
     for cancelled in [false, true] {
         let (thread, ids) = held(&app, &["2", "3"]).await;
-        assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+        approve(&app.client, &ids[0]).await.has_status(200);
         app.client.becomes(&ids[0], "succeeded").await;
         app.scene.answers("One paid.");
         if cancelled {
             let cancelled = app.client.post(&format!("/tool_calls/{}/cancel", ids[1]), &Value::Null).await;
-            assert_eq!(cancelled.status, 200);
+            cancelled.has_status(200);
         } else {
             expire(&ids[1]).await;
         }
@@ -193,7 +193,7 @@ async fn after_a_newer_message_the_run_is_not_resumed_and_the_outcome_becomes_a_
     let run = app.client.run_of(&id).await;
     app.scene.answers("Hello.");
     assert_eq!(app.client.send_message(&thread, "by the way").await.text(), "Hello.");
-    assert_eq!(approve(&app.client, &id).await.status, 200);
+    approve(&app.client, &id).await.has_status(200);
     run_becomes(&app.client, &run, "completed").await;
     app.client.becomes(&id, "succeeded").await;
     let before = model_requests(&app);
@@ -214,7 +214,7 @@ async fn a_cancelled_run_does_not_resume_after_earlier_decisions() {
     let app = watchful().await;
     let (thread, ids) = held(&app, &["1", "2"]).await;
     let run = app.client.run_of(&ids[0]).await;
-    assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+    approve(&app.client, &ids[0]).await.has_status(200);
     app.client.becomes(&ids[0], "succeeded").await;
     let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     cancelled.has(200, "status", "cancelled");
@@ -228,9 +228,9 @@ async fn a_run_in_a_deleted_thread_does_not_resume() {
     let app = watchful().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = app.client.run_of(&id).await;
-    assert_eq!(approve(&app.client, &id).await.status, 200);
+    approve(&app.client, &id).await.has_status(200);
     app.ledger.wait_started().await;
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     app.ledger.release.add_permits(1);
     let settled = async || {
         let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
@@ -258,7 +258,7 @@ async fn a_run_of_a_user_at_the_turn_limit_resumes_when_another_turn_ends() {
     app.scene.calls(&[call("d", "dawdle", &json!({ "note": "1" }))]);
     let busy = alice.begin(&other, &json!({ "content": "be busy" })).await;
     app.ledger.wait_started().await;
-    assert_eq!(approve(&alice, &id).await.status, 200);
+    approve(&alice, &id).await.has_status(200);
     alice.becomes(&id, "succeeded").await;
     app.client = bob;
     the_server_has_looked(&app).await;
@@ -282,7 +282,7 @@ async fn a_run_decided_while_its_turn_still_runs_resumes_after_the_turn() {
     app.ledger.wait_started().await;
     let calls = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'pay'").await;
     let id = calls[0].text("tool_call_id");
-    assert_eq!(approve(&app.client, id).await.status, 200);
+    approve(&app.client, id).await.has_status(200);
     app.client.becomes(id, "succeeded").await;
     app.ledger.release.add_permits(1);
     let turn = app.client.read_on(turn).await;
@@ -297,7 +297,7 @@ async fn a_page_attaches_to_a_turn_that_the_server_resumed() {
     let (thread, id) = app.held("pay", "10").await;
     app.scene.answers("Paid.");
     let gate = app.scene.gate();
-    assert_eq!(approve(&app.client, &id).await.status, 200);
+    approve(&app.client, &id).await.has_status(200);
     run_becomes(&app.client, &app.client.run_of(&id).await, "running").await;
     let path = format!("/qa/chat_streamed/{thread}");
     let old = app.client.http.get(app.client.url(&format!("{path}?chatId=x"))).send().await.unwrap();

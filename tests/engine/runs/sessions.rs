@@ -186,7 +186,7 @@ async fn a_tool_running_when_its_session_is_cancelled_settles_and_the_run_does_n
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = app.client.run_of(&id).await;
-    assert_eq!(decide_in(&app.client, &thread, &id, "allow_once").await.status, 200);
+    decide_in(&app.client, &thread, &id, "allow_once").await.has_status(200);
     app.ledger.wait_started().await;
     let cancelled = cancel(&app.client, &thread).await;
     assert_eq!((cancelled.status, &cancelled.body["results"][0]["status"]), (200, &json!("cancelled")));

@@ -183,7 +183,7 @@ async fn an_edit_is_said_with_its_inputs() {
     let (_, call) = app.held("pay", "10").await;
     slack.got(1).await;
     let edit = json!({ "toolCallId": call, "isValidated": true, "validatedInputs": { "note": "9" } });
-    assert_eq!(app.client.post("/qa/validate_tool", &edit).await.status, 200);
+    app.client.post("/qa/validate_tool", &edit).await.has_status(200);
     let decided = slack.changed(0, 2).await;
     let approved: Value = decided.versions[1]["blocks"][1]["text"]["text"].clone();
     let approved = approved.as_str().unwrap();

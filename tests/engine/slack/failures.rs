@@ -54,7 +54,7 @@ async fn a_refused_message_is_dropped_and_shown_and_the_next_one_is_sent() {
         app.held("pay", "2").await;
         slack.got(1).await;
         // The first message about the first call is the one about its end.
-        assert_eq!(app.client.reject(&first).await.status, 200);
+        app.client.reject(&first).await.has_status(200);
         let end = slack.got(2).await.remove(1);
         assert_eq!((end.texts()[0].as_str(), end.buttons().len()), ("Rejected: Pay", 1));
         let metrics =
@@ -74,7 +74,7 @@ async fn a_message_that_is_gone_from_slack_does_not_stop_those_after_it() {
     let (_, call) = app.held("pay", "1").await;
     slack.got(1).await;
     slack.next([Says::Error("message_not_found")]);
-    assert_eq!(app.client.reject(&call).await.status, 200);
+    app.client.reject(&call).await.has_status(200);
     app.held("pay", "2").await;
     slack.got(2).await;
     let refused = shown(&app.client, "desk").await;

@@ -94,8 +94,8 @@ async fn unfinished_bodies_of_strangers_take_no_bytes_of_users_and_decisions() {
         refused = refused.or(answered.is_ok().then_some(status));
     }
     assert_eq!(refused.as_ref().map(|status| &status[..]), Some(&b"HTTP/1.1 429"[..]));
-    assert_eq!(app.client.post("/threads", &json!({ "title": "one" })).await.status, 201);
-    assert_eq!(app.client.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.status, 404);
+    app.client.post("/threads", &json!({ "title": "one" })).await.has_status(201);
+    app.client.approve("01890a5d-ac96-774b-bcce-b302099a8057").await.has_status(404);
 }
 
 #[tokio::test]
@@ -109,9 +109,9 @@ async fn a_token_opens_no_button_and_a_server_without_slack_has_no_such_route() 
     let bearer = format!("Bearer {}", token("acme", "ann", &["approver"]));
     let post =
         |app: &Embedded| app.client.http.post(app.client.url(PATH)).header("authorization", bearer.clone());
-    assert_eq!(app.client.send(post(&app)).await.status, 401);
+    app.client.send(post(&app)).await.has_status(401);
     let without = Embedded::with(with_tokens).await;
-    assert_eq!(without.client.send(post(&without)).await.status, 404);
+    without.client.send(post(&without)).await.has_status(404);
     let good = Interaction::of(&json!({ "type": "block_actions" }));
     assert_eq!(good.send(&without.client, PATH).await.0, 401);
     assert_eq!(good.send(&app.client, PATH).await.0, 200);

@@ -70,7 +70,7 @@ async fn a_call_pending_at_a_restart_is_decided_and_its_turn_resumes() {
     let tools = crate::support::probes(&app.ledger);
     let app = app.redeploy(tools).await;
     app.scene.answers("Built.");
-    assert_eq!(decide_in(&app.client, &session, &id, "allow_once").await.status, 200);
+    decide_in(&app.client, &session, &id, "allow_once").await.has_status(200);
     let words = async || Some(last_words(&app.client, &session).await).filter(|words| words == "Built.");
     eventually("the agent goes on", words).await;
     assert_eq!(app.ledger.lines(), ["pay build"]);

@@ -57,7 +57,7 @@ async fn after_a_kill_while_the_child_holds_the_next_process_completes_both_runs
     let server = deployment.start("30s");
     let client = &server.client;
     assert_eq!(client.call(&call).await["state"], "executing", "neither a restart nor a lease ends it");
-    assert_eq!(approve(client, &hold).await.status, 200);
+    approve(client, &hold).await.has_status(200);
     let run = client.run_of(&call).await;
     run_becomes(client, &run, "completed").await;
     assert_eq!(last_words(client, &thread).await, DONE);
@@ -112,7 +112,7 @@ async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
     let client = &server.client;
     let hold = hold_in(client, &thread).await;
     assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 1);
-    assert_eq!(approve(client, &hold).await.status, 200);
+    approve(client, &hold).await.has_status(200);
     let calls = rows.all("SELECT tool_call_id, exec_attempt FROM tool_calls WHERE name = 'helper'").await;
     let [helper] = &calls[..] else { panic!("{calls:?}") };
     assert_eq!(helper["exec_attempt"], 2);
@@ -130,7 +130,7 @@ async fn after_a_kill_between_the_ends_of_child_and_call_the_next_process_settle
     let (thread, call, hold) = held(&server.client).await;
     let rows = deployment.rows().await;
     forbid(&rows, SETTLES).await;
-    assert_eq!(approve(&server.client, &hold).await.status, 200);
+    approve(&server.client, &hold).await.has_status(200);
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "completed").await;
     let run = server.client.run_of(&call).await;
@@ -157,7 +157,7 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
     let (thread, call, hold) = held(&dead.client).await;
     let rows = deployment.rows().await;
     forbid(&rows, SETTLES).await;
-    assert_eq!(approve(&dead.client, &hold).await.status, 200);
+    approve(&dead.client, &hold).await.has_status(200);
     let child = child_of(&other.client, &call).await;
     run_becomes(&other.client, &child, "completed").await;
     dead.kill();
@@ -172,7 +172,7 @@ async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_
     for round in 0..4 {
         let (at, by) = if round % 2 == 0 { (&other, &third) } else { (&third, &other) };
         let (_, call, hold) = held(&at.client).await;
-        assert_eq!(approve(&by.client, &hold).await.status, 200);
+        approve(&by.client, &hold).await.has_status(200);
         let run = at.client.run_of(&call).await;
         run_becomes(&at.client, &run, "completed").await;
         settled_once(&rows, &call, &run).await;
@@ -258,7 +258,7 @@ async fn a_child_whose_turn_broke_after_its_hold_resumes_after_the_decision() {
     run_becomes(&app.client, &child, "failed").await;
     assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold is still pending");
     app.scene.answers("Paid below.").answers("All is paid.");
-    assert_eq!(app.client.approve(&hold).await.status, 200);
+    app.client.approve(&hold).await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "Paid below.");
 }

@@ -128,7 +128,7 @@ async fn a_page_that_approves_a_sub_agent_in_its_post_reads_up_to_the_answer() {
         app.client.begin(&thread, &ui_submit_at(&thread, &messages, model_requests.message_id())).await;
     let hold = hold_in(&app.client, &thread).await;
     app.scene.answers("Paid below.").answers("All is paid.");
-    assert_eq!(app.client.approve(&hold).await.status, 200);
+    app.client.approve(&hold).await.has_status(200);
     let headers = posted.headers().clone();
     let turn = UiTurn::of(200, headers, posted.text().await.unwrap());
     assert_eq!(turn.text(), "All is paid.", "{}", turn.raw);
@@ -141,7 +141,7 @@ async fn a_page_of_4_reads_at_once_that_the_sub_agent_is_running() {
     let app = start().await;
     let (thread, id) = app.held("errand", "pay 10").await;
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     hold_in(&app.client, &thread).await;
     let turn = app.client.resume(&thread).await;
     assert_eq!(turn.codes(), "8ed", "{}", turn.raw);

@@ -110,14 +110,14 @@ async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_thr
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let before = model_requests(&app);
-    assert_eq!(app.client.delete(&format!("/threads/{}", errand.thread)).await.status, 204);
+    app.client.delete(&format!("/threads/{}", errand.thread)).await.has_status(204);
     has_stopped(&app, &errand, &hold).await;
     assert_eq!(model_requests(&app), before);
 
     let (errand, hold) = Errand::held(&app).await;
     app.scene.answers("It is gone.");
     let below = errand.child_thread(&app.client).await;
-    assert_eq!(app.client.delete(&format!("/threads/{below}")).await.status, 204);
+    app.client.delete(&format!("/threads/{below}")).await.has_status(204);
     has_stopped(&app, &errand, &hold).await;
     run_becomes(&app.client, &errand.run, "completed").await;
 }

@@ -109,7 +109,7 @@ async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_chi
     let (thread, id) = app.held("errand", "pay 10").await;
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
     let yes = json!({ "toolCallId": id, "isValidated": true, "remember": "session" });
-    assert_eq!(app.client.validate(&yes).await.status, 202);
+    app.client.validate(&yes).await.has_status(202);
     let hold = hold_in(&app.client, &thread).await;
     assert_eq!(
         (app.client.call(&hold).await["tool_name"].clone(), app.ledger.lines().len()),
@@ -118,7 +118,7 @@ async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_chi
 
     // The approval of that one call does not cover the same call made again.
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
-    assert_eq!(app.client.approve(&hold).await.status, 200);
+    app.client.approve(&hold).await.has_status(200);
     let again = hold_in(&app.client, &thread).await;
     assert_ne!(again, hold);
     app.scene.answers("I see.").answers("So be it.");
@@ -132,7 +132,7 @@ async fn a_rejected_sub_agent_never_starts() {
     let app = start().await;
     let (thread, id) = app.held("errand", "look").await;
     app.scene.answers("As you like.");
-    assert_eq!(reject(&app.client, &id, "not now").await.status, 200);
+    reject(&app.client, &id, "not now").await.has_status(200);
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
@@ -146,7 +146,7 @@ async fn an_edited_task_reaches_the_child_and_the_parents_model_reads_the_change
     app.scene.answers("Seen here.").answers("Told.");
     let inputs = json!({ "note": "look here" });
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
-    assert_eq!(app.client.validate(&edit).await.status, 202);
+    app.client.validate(&edit).await.has_status(202);
     run_of_becomes(&app.client, &id, "completed").await;
     let sent = "A person changed the inputs from {\"note\":\"look everywhere\"} to {\"note\":\"look here\"} before \
                 approving. Seen here.";
@@ -160,7 +160,7 @@ async fn a_child_resumes_after_a_rejection_and_after_an_expiry() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.answers("They would not.").answers("So be it.");
-    assert_eq!(app.client.reject(&hold).await.status, 200);
+    app.client.reject(&hold).await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "They would not.");
 
@@ -317,7 +317,7 @@ async fn a_hold_of_the_innermost_child_shows_in_the_session_of_the_root() {
     let errand = Errand::begin(&app, "get help").await;
     let hold = hold_in(&app.client, &errand.thread).await;
     app.scene.answers("Paid.").answers("It is paid.").answers("All is paid.");
-    assert_eq!(decide_in(&app.client, &errand.thread, &hold, "allow_once").await.status, 200);
+    decide_in(&app.client, &errand.thread, &hold, "allow_once").await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "It is paid.");
 }
@@ -351,7 +351,7 @@ async fn a_session_grant_covers_the_calls_of_a_child() {
     let thread = app.client.thread().await;
     let first = app.hold_in(&thread, "pay", "1").await;
     app.scene.answers("Paid.");
-    assert_eq!(decide_in(&app.client, &thread, &first, "allow_session").await.status, 200);
+    decide_in(&app.client, &thread, &first, "allow_session").await.has_status(200);
     run_of_becomes(&app.client, &first, "completed").await;
     app.scene.calls(&[helper("p", "pay 2")]).calls(&[call("p", "pay", &json!({ "note": "2" }))]);
     app.scene.answers("Paid below.").answers("Both paid.");
@@ -380,15 +380,15 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
             assert_eq!(other_user.get(&path).await.status, 404, "{path}");
         }
         assert_eq!(other_user.get("/approvals").await.body["results"], json!([]));
-        assert_eq!(other_user.approve(&hold).await.status, 404);
+        other_user.approve(&hold).await.has_status(404);
         let cancel = other_user.post(&format!("/runs/{child}/cancel"), &Value::Null).await;
-        assert_eq!(cancel.status, 404);
+        cancel.has_status(404);
     }
     let owners =
         app.rows.all("SELECT DISTINCT tenant_id, user_id FROM threads WHERE parent_id IS NOT NULL").await;
     assert_eq!(owners, [json!({ "tenant_id": "acme", "user_id": "alice" })]);
     app.scene.answers("Paid.").answers("Done.");
-    assert_eq!(app.client.approve(&hold).await.status, 200);
+    app.client.approve(&hold).await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
 }
 

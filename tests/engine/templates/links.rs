@@ -114,7 +114,7 @@ async fn a_message_to_one_person_has_a_link_whose_hash_is_stored_and_one_to_a_ro
     ] {
         assert_eq!(stored[0][column], value, "{column}");
     }
-    assert_eq!(manager(&app, "dana").reject(&call).await.status, 200);
+    manager(&app, "dana").reject(&call).await.has_status(200);
     assert_eq!(address(&got(&service, "/dana", 2).await[1]), card, "the end has nothing to decide");
     assert_eq!(rows(&app).await, stored, "a decision without the link leaves it");
 }
@@ -226,7 +226,7 @@ async fn a15_a_link_of_another_person_of_another_call_or_of_nothing_decides_noth
         assert!(!text.contains("dana") && !text.contains(&call), "{text}");
     }
     let elsewhere = app.client.as_user("other", "dana", &["manager"]);
-    assert_eq!(opened(&elsewhere, &link).await.status, 403);
+    opened(&elsewhere, &link).await.has_status(403);
     let (zeros, upper) = ("0".repeat(64), link.to_uppercase());
     for unknown in [zeros.as_str(), "", "x", &upper] {
         for refused in [opened(&dana, unknown).await, decided(&dana, &call, unknown, true).await] {
@@ -241,8 +241,8 @@ async fn a15_a_link_of_another_person_of_another_call_or_of_nothing_decides_noth
     nothing_is_decided(&app, &other_call).await;
     // A link gives no right: without the role its person neither sees nor decides the call.
     let demoted = app.client.as_user("acme", "dana", &[]);
-    assert_eq!(opened(&demoted, &link).await.status, 404);
-    assert_eq!(decided(&demoted, &call, &link, true).await.status, 404);
+    opened(&demoted, &link).await.has_status(404);
+    decided(&demoted, &call, &link, true).await.has_status(404);
     nothing_is_decided(&app, &call).await;
     // Of several decisions in one request, the one with the wrong link is refused alone.
     let decisions = json!({ "decisions": [
@@ -284,7 +284,7 @@ async fn a15_a_link_does_not_decide_a_call_that_has_changed_since_its_message() 
     let dana = manager(&app, "dana");
     let now = dana.get(&format!("/approvals/{call}")).await.body["input_hash"].clone();
     let opened = opened(&dana, &link).await;
-    assert_eq!(opened.status, 200);
+    opened.has_status(200);
     assert_ne!(opened.body["input_hash"], now);
     for hash in [Value::Null, now.clone()] {
         let body = json!({ "toolCallId": call, "isValidated": false, "link": link, "inputHash": hash });
@@ -293,7 +293,7 @@ async fn a15_a_link_does_not_decide_a_call_that_has_changed_since_its_message() 
         assert_eq!(stale.body["error"]["details"]["input_hash"], now);
     }
     nothing_is_decided(&app, &call).await;
-    assert_eq!(dana.reject(&call).await.status, 200);
+    dana.reject(&call).await.has_status(200);
 }
 
 #[tokio::test]
@@ -312,8 +312,8 @@ async fn a15_an_expired_link_opens_and_decides_nothing_and_its_row_is_deleted() 
     );
     assert_eq!(app.rows.change(&of_an_hour_ago).await, Ok(1));
     let dana = manager(&app, "dana");
-    assert_eq!(opened(&dana, "old").await.status, 404);
-    assert_eq!(decided(&dana, &call, "old", true).await.status, 404);
+    opened(&dana, "old").await.has_status(404);
+    decided(&dana, &call, "old", true).await.has_status(404);
     nothing_is_decided(&app, &call).await;
     let tools = crate::support::probes(&app.ledger);
     let app = app

@@ -115,7 +115,7 @@ async fn planted_quotes_and_line_ends_stay_inside_their_text() {
     assert_eq!(lines.len(), 4, "{}", received.body);
     assert_eq!((lines[0], lines[3]), ("Approval needed: Pay", "{}"));
     assert!(lines[2].contains(r#"{"note":"\",\"topic\""#), "{}", received.body);
-    assert_eq!(app.client.reject(&call).await.status, 200);
+    app.client.reject(&call).await.has_status(200);
     got(&service, "/text", 2).await;
 
     let mut tools = ToolRegistry::new();
@@ -155,7 +155,7 @@ async fn a_message_is_about_calls_that_the_recipient_may_decide_alone() {
     app.client = anonymous.as_user("acme", "ann", &[]);
     let (_, call) = app.held("pay", "1").await;
     got(&service, "/managers", 1).await;
-    assert_eq!(anonymous.as_user("acme", "dana", &["manager"]).reject(&call).await.status, 200);
+    anonymous.as_user("acme", "dana", &["manager"]).reject(&call).await.has_status(200);
     let got = got(&service, "/managers", 2).await;
     let texts: Vec<Value> = got.iter().map(|it| it.json()["text"].clone()).collect();
     assert_eq!(texts, [format!("Approval needed: Pay {call}"), format!("Rejected: Pay {call}")]);

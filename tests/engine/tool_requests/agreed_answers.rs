@@ -98,7 +98,7 @@ async fn asking(app: &Embedded, people: &[&Client]) -> (String, Value) {
     let turn = app.client.send_message(&thread, "please").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     for person in people {
-        assert_eq!(person.approve(id).await.status, 202);
+        person.approve(id).await.has_status(202);
     }
     (id.clone(), open(&app.client).await)
 }
@@ -339,7 +339,7 @@ async fn with_answers_one_the_first_person_answers() {
     let (bob, carol) = (chief(&app, "bob"), chief(&app, "carol"));
     let (id, request) = asking(&app, &[&bob, &carol]).await;
     assert_eq!(request["required"], 1);
-    assert_eq!(answer(&bob, &request, &amount(7)).await.status, 200);
+    answer(&bob, &request, &amount(7)).await.has_status(200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 7);
     assert_eq!(app.rows.count("tool_request_votes").await, 0);
     let [ended] = &events(&app, &id, "tool.input_ended").await[..] else { panic!("one event") };
@@ -363,7 +363,7 @@ async fn a_call_without_a_quorum_takes_the_answer_of_one_person() {
         let refused = answer(&app.client, &request, &wrong).await;
         assert_eq!(refused.failure(), (400, "bad_request"), "{wrong}");
     }
-    assert_eq!(answer(&app.client, &request, &amount(3)).await.status, 200);
+    answer(&app.client, &request, &amount(3)).await.has_status(200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 3);
 
     // A call that ran without an approval had no quorum, and only its user sees what it asks.
@@ -374,7 +374,7 @@ async fn a_call_without_a_quorum_takes_the_answer_of_one_person() {
         let request = open(&app.client).await;
         assert_eq!(request["required"], 1);
         assert_eq!(chief(&app, "bob").get("/tool_requests").await.body["results"], json!([]));
-        assert_eq!(answer(&app.client, &request, &amount(4)).await.status, 200);
+        answer(&app.client, &request, &amount(4)).await.has_status(200);
     };
     let (turn, ()) = tokio::join!(app.client.send_message(&thread, "please"), answering);
     assert_eq!(turn.text(), "Done.", "{}", turn.raw);
@@ -402,13 +402,13 @@ async fn what_is_proposed_is_shown_to_those_that_may_confirm_it() {
         refused.failed_with(403, "forbidden");
     }
     let alice = app.client.as_user("acme", "alice", &["chief"]);
-    assert_eq!(answer(&alice, &request, &confirms(&hash)).await.status, 403);
+    answer(&alice, &request, &confirms(&hash)).await.has_status(403);
     for person in [&stranger, &foreigner] {
         assert_eq!(person.get("/tool_requests").await.body["results"], json!([]));
-        assert_eq!(answer(person, &request, &confirms(&hash)).await.status, 404);
+        answer(person, &request, &confirms(&hash)).await.has_status(404);
     }
     assert_eq!(app.rows.count("tool_request_votes").await, 1);
-    assert_eq!(answer(&carol, &request, &amount(1)).await.status, 200);
+    answer(&carol, &request, &amount(1)).await.has_status(200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 1);
 }
 
@@ -424,7 +424,7 @@ async fn a_proposal_fits_the_schema_and_can_be_shown() {
     }
     assert_eq!(app.rows.count("tool_request_votes").await, 0);
     assert_eq!(events(&app, request.text("tool_call_id"), "tool.input_proposed").await.len(), 0);
-    assert_eq!(answer(&bob, &request, &json!({ "action": "decline" })).await.status, 200);
+    answer(&bob, &request, &json!({ "action": "decline" })).await.has_status(200);
 }
 
 /// A handler that approves every call, and answers each request of a tool.
@@ -456,7 +456,7 @@ async fn a_handler_proposes_as_one_of_the_people() {
     };
     let proposal = eventually("the handler proposes", proposes).await;
     assert_eq!((&proposal["by"], &proposal["own"]), (&json!(["handler:clerk"]), &json!(false)));
-    assert_eq!(answer(&bob, &request, &confirms(&proposal["content_hash"])).await.status, 200);
+    answer(&bob, &request, &confirms(&proposal["content_hash"])).await.has_status(200);
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 6);
 }
 
@@ -487,7 +487,7 @@ async fn the_database_refuses_two_proposals_of_one_person_and_any_after_the_end(
     refused("UPDATE tool_request_votes SET content = NULL", open).await;
     let kept = if app.rows.is_postgres() { "deleted" } else { "proposals are never deleted" };
     refused("DELETE FROM tool_request_votes", kept).await;
-    assert_eq!(answer(&carol, &request, &confirms(&hash)).await.status, 200);
+    answer(&carol, &request, &confirms(&hash)).await.has_status(200);
     app.client.becomes(&id, "succeeded").await;
     refused(&insert("user:eve", "'{}'"), open).await;
     for change in ["content = '{}'", "content_hash = 'x'", "at = 1", "actor = 'user:eve'"] {

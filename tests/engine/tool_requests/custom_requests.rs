@@ -117,7 +117,7 @@ async fn a_tool_asks_with_a_schema_of_its_own_and_its_content_goes_to_the_tool_a
     }
     assert_eq!(server.client.call(&id).await["state"], "executing");
     let accept = json!({ "action": "accept", "content": { "seats": [SEAT, "12E"] } });
-    assert_eq!(answer(&server.client, &request, &accept).await.status, 200);
+    answer(&server.client, &request, &accept).await.has_status(200);
     assert_eq!(server.client.becomes(&id, "succeeded").await["output"], json!(["accept", 2]));
     for table in ["events", "tool_calls", "tool_requests", "decisions"] {
         let rows = Value::from(server.rows.all(&format!("SELECT * FROM {table}")).await).to_string();
@@ -136,7 +136,7 @@ async fn a_tool_learns_that_its_request_was_declined_cancelled_or_not_answered_i
         let request = open(&server.client).await;
         // Longer than the time limit of the call: the passing of time is what is tested.
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(answer(&server.client, &request, &json!({ "action": action })).await.status, 200);
+        answer(&server.client, &request, &json!({ "action": action })).await.has_status(200);
         assert_eq!(server.client.becomes(&id, "succeeded").await["output"], action);
     }
     let change = |config: &mut Config| {

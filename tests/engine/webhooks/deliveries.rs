@@ -174,7 +174,7 @@ async fn a_webhook_gets_the_wanted_types_of_its_tenant_alone() {
         calls.push(app.held("pay", note).await.1);
     }
     for (tenant, id) in [("acme", &calls[2]), ("other", &calls[1]), ("acme", &calls[0])] {
-        assert_eq!(anonymous.as_user(tenant, "ann", &[]).reject(id).await.status, 200);
+        anonymous.as_user(tenant, "ann", &[]).reject(id).await.has_status(200);
     }
     let calls_of = |received: Vec<Received>| {
         let id = |it: &Received| it.json()["data"].text("tool_call_id").to_owned();
@@ -216,7 +216,7 @@ async fn the_contents_of_a_deleted_thread_are_not_sent() {
     let app = receiver.server([full]).await;
     let (thread, _) = app.held("pay", "canary").await;
     receiver.got("full", 1).await;
-    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     let events = logged(&app).await;
     receiver.remote.now(Does::answers(204, ""));
     let failed = receiver.remote.received().len();
@@ -266,7 +266,7 @@ async fn many_events_that_a_webhook_does_not_get_are_passed_over() {
          SELECT 'copy' || n, 'run.waiting', 1, 'x', 'default', 'local', '{thread}', '{thread}', '{{}}' FROM {copies}"
     );
     assert_eq!(app.rows.change(&copy).await, Ok(1500));
-    assert_eq!(app.client.reject(&id).await.status, 200);
+    app.client.reject(&id).await.has_status(200);
     let got = receiver.got("rare", 1).await;
     assert_eq!(kind(&got[0]), "tool.rejected");
     let passed =

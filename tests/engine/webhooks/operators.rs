@@ -56,8 +56,8 @@ async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
         let answer = client.post(enabling, &json!(null)).await;
         assert_eq!(answer.status, status, "{:?}", answer.body);
     }
-    assert_eq!(app.client.get("/webhooks").await.status, 403);
-    assert_eq!(operator.post("/webhooks/nothing/enable", &json!(null)).await.status, 404);
+    app.client.get("/webhooks").await.has_status(403);
+    operator.post("/webhooks/nothing/enable", &json!(null)).await.has_status(404);
     assert_eq!(shown(&operator, "ours").await["state"], "disabled");
     receiver.remote.now(Does::answers(204, ""));
     assert_eq!(enable(&operator, "ours").await["state"], "delivering");

@@ -51,7 +51,7 @@ async fn fifty_calls_go_to_four_workers_once_each() {
     let work = async || {
         let mut done = Vec::new();
         while let Some(job) = Job::of(&ask(&app.client, &["pack"], 0).await) {
-            assert_eq!(job.succeed(&app.client, &job.call["input"]).await.status, 200);
+            job.succeed(&app.client, &job.call["input"]).await.has_status(200);
             done.push(job.id);
         }
         done
@@ -78,7 +78,7 @@ async fn on_postgres_a_worker_claims_renews_and_settles_at_other_replicas() {
     let job = Job::of(&answer).unwrap();
     assert_eq!((decided.status, &job.id), (202, &id));
     assert!(nothing(&here.client, "ship").await);
-    assert_eq!(job.renew(&here.client).await.status, 200);
+    job.renew(&here.client).await.has_status(200);
     assert_eq!(job.succeed(&here.client, &json!("done")).await.body["state"], "succeeded");
     assert_eq!(there.client.call(&id).await["output"], "done");
     let again = job.succeed(&there.client, &json!("done")).await;
@@ -198,7 +198,7 @@ async fn on_postgres_calls_that_another_replica_approves_reach_all_waiting_claim
     let (answers, ()) = join(claims, async {
         waiting(&there.client, CLAIMS).await;
         for id in &held {
-            assert_eq!(here.client.approve(id).await.status, 202);
+            here.client.approve(id).await.has_status(202);
         }
     })
     .await;
@@ -235,7 +235,7 @@ async fn on_postgres_a_new_call_makes_few_waiting_claims_look_at_the_rows() {
         Statements::reset(&app.rows).await;
         let began = Instant::now();
         for id in &held {
-            assert_eq!(app.client.approve(id).await.status, 202);
+            app.client.approve(id).await.has_status(202);
         }
         waiting(&app.client, CLAIMS - CALLS).await;
         (looks().await, began.elapsed().as_secs())

@@ -109,7 +109,7 @@ const WAITS: &str = "    pathlib.Path('begun1').touch()\n    while not os.path.e
 pub(super) async fn approved(client: &Client) -> String {
     let turn = client.send_message(&client.thread().await, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
-    assert_eq!(client.approve(id).await.status, 202);
+    client.approve(id).await.has_status(202);
     id.clone()
 }
 
@@ -179,7 +179,7 @@ async fn a_server_killed_in_mid_call_does_not_end_the_execution_of_a_worker() {
     server.kill();
     let mut server = shop.start("30s");
     assert_eq!(server.client.call(&id).await["state"], "executing");
-    assert_eq!(job.renew(&server.client).await.status, 200);
+    job.renew(&server.client).await.has_status(200);
     assert_eq!(job.succeed(&server.client, &json!("done")).await.body["state"], "succeeded");
     server.kill();
     let server = shop.start("30s");

@@ -12,7 +12,7 @@ async fn an_approved_call_runs_through_a_worker_and_the_conversation_continues()
     let app = start().await;
     let (thread, id) = app.held("ship", "10").await;
     assert!(nothing(&app.client, "ship").await, "a held call is not handed out");
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     assert_eq!(app.client.call(&id).await["state"], "approved");
 
     let answer = ask(&app.client, &["pack", "ship"], 0).await;
@@ -268,7 +268,7 @@ async fn a_renewal_reports_the_progress_of_an_execution() {
         assert!(refused.body.to_string().contains("progress"), "{wrong}: {:?}", refused.body);
     }
     job.succeed(&app.client, &json!("done")).await;
-    assert_eq!(report(&app, &job, &json!({ "message": "late" })).await.status, 409);
+    report(&app, &job, &json!({ "message": "late" })).await.has_status(409);
     assert_eq!(app.client.call(&id).await["progress"]["message"], "weighs");
     assert_eq!(app.rows.count("events WHERE type = 'tool.progressed'").await, 1);
 }
@@ -278,7 +278,7 @@ async fn an_execution_that_begins_again_begins_without_progress() {
     let app = super::impatient(super::TIMEOUT).await;
     let (_, id) = approved(&app, "reship", "10").await;
     let job = claim(&app.client, "reship").await;
-    assert_eq!(report(&app, &job, &json!({ "message": "packs" })).await.status, 200);
+    report(&app, &job, &json!({ "message": "packs" })).await.has_status(200);
     let again = app.client.becomes(&id, "approved").await;
     assert_eq!(again.get("progress"), None, "{again}");
     let job = claim(&app.client, "reship").await;

@@ -52,7 +52,7 @@ async fn a_forged_permit_or_that_of_another_call_renews_and_settles_nothing() {
         assert_eq!(code(&nowhere.renew(&app.client).await), (404, "not_found"));
         assert_eq!(code(&nowhere.succeed(&app.client, &json!(1)).await), (404, "not_found"));
     }
-    assert_eq!(job.succeed(&app.client, &json!(1)).await.status, 200);
+    job.succeed(&app.client, &json!(1)).await.has_status(200);
 }
 
 #[tokio::test]
@@ -83,8 +83,8 @@ async fn a_claim_sees_only_the_tenant_of_its_token() {
     assert_eq!(code(&job.renew(&theirs).await), (404, "not_found"));
     assert_eq!(code(&job.succeed(&theirs, &json!(1)).await), (404, "not_found"));
     // The permit counts, not the worker that claimed the call.
-    assert_eq!(job.renew(&app.client.as_user("acme", "robot2", &["worker"])).await.status, 200);
-    assert_eq!(job.succeed(&ours, &json!(1)).await.status, 200);
+    job.renew(&app.client.as_user("acme", "robot2", &["worker"])).await.has_status(200);
+    job.succeed(&ours, &json!(1)).await.has_status(200);
     let owner = app.rows.all("SELECT exec_owner FROM tool_calls").await;
     assert_eq!(owner[0]["exec_owner"], "user:robot");
 }
@@ -105,7 +105,7 @@ async fn only_a_role_of_workers_claims_renews_and_settles() {
         assert_eq!(code(&job.renew(client).await), (403, "forbidden"));
         assert_eq!(code(&job.succeed(client, &json!(1)).await), (403, "forbidden"));
     }
-    assert_eq!(job.succeed(&worker, &json!(1)).await.status, 200);
+    job.succeed(&worker, &json!(1)).await.has_status(200);
 }
 
 #[tokio::test]
@@ -120,12 +120,12 @@ async fn the_role_of_a_worker_gives_no_other_right() {
     let app = with_roles(&["worker"]).await;
     let (thread, id) = app.held("ship", "1").await;
     let worker = app.client.as_user("acme", "robot", &["worker"]);
-    assert_eq!(worker.get(&format!("/tool_calls/{id}")).await.status, 404);
-    assert_eq!(worker.get(&format!("/threads/{thread}")).await.status, 404);
-    assert_eq!(worker.approve(&id).await.status, 404);
-    assert_eq!(worker.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.status, 404);
+    worker.get(&format!("/tool_calls/{id}")).await.has_status(404);
+    worker.get(&format!("/threads/{thread}")).await.has_status(404);
+    worker.approve(&id).await.has_status(404);
+    worker.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.has_status(404);
     assert_eq!(worker.get("/approvals").await.body["results"], json!([]));
     app.client.approve(&id).await;
     claim(&worker, "ship").await;
-    assert_eq!(worker.get(&format!("/tool_calls/{id}")).await.status, 404);
+    worker.get(&format!("/tool_calls/{id}")).await.has_status(404);
 }

@@ -146,6 +146,25 @@ impl Turn {
         Self { status, headers, raw, lines, parts }
     }
 
+    #[track_caller]
+    pub fn has_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", self.raw);
+    }
+
+    /// Asserts that the turn ended with an error of this code.
+    #[track_caller]
+    pub fn failed_with(&self, code: &str) {
+        let found = self.error().split_once(": ").map(|(found, _)| found);
+        assert_eq!(found, Some(code), "{}", self.raw);
+    }
+
+    /// The error that ended the turn: its code and its message.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        let error = self.one('3').as_str();
+        error.unwrap_or_else(|| panic!("the error is no text: {}", self.raw))
+    }
+
     /// Asserts that the turn reported stored states only: there was nothing to continue.
     pub fn assert_states_only(&self) {
         assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);

@@ -366,7 +366,7 @@ impl Deployment {
         let server = self.start("0s");
         let thread = server.client.thread().await;
         let id = self.hold(&server.client, &thread, "10").await;
-        assert_eq!(server.client.approve(&id).await.status, 202);
+        server.client.approve(&id).await.has_status(202);
         self.wait_started(&["transfer 10"]).await;
         (server, thread, id)
     }

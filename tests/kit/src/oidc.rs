@@ -91,7 +91,7 @@ impl Oidc {
     /// Sets how the token endpoint behaves from now on: `roles` and `tenant` of tokens, `fails` with a status, `holds`
     /// its answers until the next behaviour.
     pub async fn behaves(&self, how: Value) {
-        assert_eq!(self.client.post("/behave", &how).await.status, 200);
+        self.client.post("/behave", &how).await.has_status(200);
     }
 
     /// How often the token endpoint was asked, and the refresh tokens that it gave.

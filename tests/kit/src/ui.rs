@@ -19,6 +19,11 @@ pub struct UiTurn {
 }
 
 impl UiTurn {
+    #[track_caller]
+    pub fn has_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", self.raw);
+    }
+
     /// Asserts that the turn reported stored states only: there was nothing to continue.
     pub fn assert_states_only(&self) {
         assert_eq!((self.status, self.text().as_str()), (200, ""), "{}", self.raw);

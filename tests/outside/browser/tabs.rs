@@ -156,7 +156,7 @@ async fn an_edit_by_an_approver_is_shown_beside_the_proposal() {
     let messages = app.client.messages(&tab.chat().await).await;
     let held = messages[1]["parts"][1]["tool_call"].text("tool_call_id");
     let edit = json!({ "toolCallId": held, "isValidated": true, "validatedInputs": { "note": "5" }, "resume": true });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
 
     tab.becomes("shown().lines.at(-1)", "Paid less.").await;
     let inputs = "[...document.querySelectorAll('.call figure')].slice(0, 2).map(it => it.innerText.replace(/ on .*/, '').replace(/\\s+/g, ' '))";

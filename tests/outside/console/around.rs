@@ -25,7 +25,7 @@ async fn f12_the_card_shows_the_words_the_policy_the_others_and_the_history_as_t
     let dave = app.client.with_token(&chief("dave"));
     let denied =
         json!({ "toolCallId": earlier, "isValidated": false, "reason": format!("Too much. {MARKUP}") });
-    assert_eq!(dave.validate(&denied).await.status, 200);
+    dave.validate(&denied).await.has_status(200);
     let title = format!("Rent {MARKUP}");
     let thread = app.client.post("/threads", &json!({ "title": title })).await.body;
     let thread = thread.text("thread_id");
@@ -104,7 +104,7 @@ async fn a_search_finds_calls_by_their_words_and_opens_a_call_by_its_id() {
     app.held("pay", "coal").await;
     let (_, denied) = app.held("pay", "old flour").await;
     let body = json!({ "toolCallId": denied, "isValidated": false, "reason": "Spoilt." });
-    assert_eq!(app.client.validate(&body).await.status, 200);
+    app.client.validate(&body).await.has_status(200);
     play("search", &app.client.base, json!({ "flour": flour })).await;
 }
 

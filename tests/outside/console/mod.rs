@@ -192,7 +192,7 @@ async fn the_progress_of_a_running_call_is_on_its_card() {
                 .unwrap();
         let progress = json!({ "message": "packs <b>\u{202e}", "done": 3, "total": 7 });
         let body = json!({ "permit": job.permit, "progress": progress });
-        assert_eq!(app.client.post(&format!("/tool_calls/{id}/renew"), &body).await.status, 200);
+        app.client.post(&format!("/tool_calls/{id}/renew"), &body).await.has_status(200);
         eventually("the page shows it", async || seen.exists().then_some(())).await;
         job.succeed(&app.client, &json!("done")).await;
     };

@@ -65,7 +65,7 @@ async fn d12_a_request_with_the_cookie_of_a_session_needs_the_csrf_token() {
     let other = signed_in(&oidc, &app).await;
     assert_ne!(other, cookie);
     let crossed = send(&app.client, Method::GET, "/threads", &[("cookie", &other), (CSRF, &csrf)]).await;
-    assert_eq!(crossed.status, 403);
+    crossed.has_status(403);
     // A token in a header is a caller of its own.
     let token = format!("Bearer {}", oidc.token("bob", "RS256").await);
     let both =
@@ -136,7 +136,7 @@ async fn a_sign_in_needs_an_issuer_that_binds_a_code_to_a_browser() {
 async fn a_server_without_a_client_id_has_no_sign_in_and_takes_no_cookie() {
     let oidc = Oidc::start();
     let app = Embedded::with(oidc.trusted().await).await;
-    assert_eq!(app.client.get("/auth/sign-in").await.status, 404);
+    app.client.get("/auth/sign-in").await.has_status(404);
     let token = oidc.token("ann", "RS256").await;
     let cookie = format!("{COOKIE_OF_SESSION}{token}");
     let refused = send(&app.client, Method::GET, "/auth/session", &[("cookie", &cookie)]).await;

@@ -137,7 +137,7 @@ async fn a_request_and_its_end_are_events_of_the_call_without_the_texts() {
     let (_steered, server) = steered(&json!({}), |_| {}).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;
     let request = open(&server.client).await;
-    assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
+    answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
     let events = server.client.get(&format!("/tool_calls/{call}/events")).await.body;
     let events = events.list("results");
@@ -170,10 +170,10 @@ async fn the_form_of_a_server_with_a_session_is_answered_on_both_transports() {
             assert_eq!(request["tool_call_id"], call);
             if action == "accept" {
                 let wrong = json!({ "action": action, "content": { "name": "Ann", "email": "nobody" } });
-                assert_eq!(answer(&server.client, &request, &wrong).await.status, 422);
+                answer(&server.client, &request, &wrong).await.has_status(422);
             }
             let body = json!({ "action": action, "content": content });
-            assert_eq!(answer(&server.client, &request, &body).await.status, 200);
+            answer(&server.client, &request, &body).await.has_status(200);
             let ended = server.client.becomes(&call, "succeeded").await;
             assert!(ended.text("result").contains(said), "{action}: {ended}");
         }
@@ -187,7 +187,7 @@ async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
     let request = open(&server.client).await;
     // Longer than the limit: the passing of time is what is tested.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
+    answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
 }
 
@@ -237,7 +237,7 @@ async fn only_those_that_may_decide_the_call_see_its_request_and_answer_it() {
     server.client = alice.clone();
     tool(&alice, "s__act").await;
     let call = hold(&server, "s__act", &json!({ "do": "ask" })).await;
-    assert_eq!(chief.approve(&call).await.status, 202);
+    chief.approve(&call).await.has_status(202);
     let request = open(&alice).await;
     let rights = async |client: &Client| {
         let seen = requests(client, "open").await;
@@ -257,7 +257,7 @@ async fn only_those_that_may_decide_the_call_see_its_request_and_answer_it() {
         let refused = answer(client, &request, &accept).await;
         refused.failed_with(403, "forbidden");
     }
-    assert_eq!(answer(&chief, &request, &accept).await.status, 200);
+    answer(&chief, &request, &accept).await.has_status(200);
     let repeated = answer(&chief, &request, &accept).await;
     assert_eq!(repeated.header("idempotent-replayed"), Some("true"));
     alice.becomes(&call, "succeeded").await;
@@ -285,7 +285,7 @@ async fn asks_two(steered: &Steered, change: impl FnOnce(&mut Config)) -> (Embed
     tool(&server.client, "s__act").await;
     let call = hold(&server, "s__act", &json!({ "do": "ask" })).await;
     for chief in &chiefs {
-        assert_eq!(chief.approve(&call).await.status, 202);
+        chief.approve(&call).await.has_status(202);
     }
     (server, chiefs, call)
 }
@@ -300,10 +300,10 @@ async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
     proposed.has(202, "state", "open");
     assert_eq!(steered.called(), ["act"], "the server has no answer");
     let other = json!({ "action": "accept", "content": { "pin": "12345" } });
-    assert_eq!(answer(&carol, &request, &other).await.status, 202);
+    answer(&carol, &request, &other).await.has_status(202);
     assert_eq!(steered.called(), ["act"], "the server has no answer");
     let confirm = json!({ "action": "accept", "content_hash": proposed.body["content_hash"] });
-    assert_eq!(answer(&carol, &request, &confirm).await.status, 200);
+    answer(&carol, &request, &confirm).await.has_status(200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "accept");
     assert!(answers(&steered).contains(PIN) && !answers(&steered).contains("12345"), "{}", answers(&steered));
 }
@@ -330,7 +330,7 @@ async fn on_postgres_a_process_without_the_tool_keeps_to_its_quorum() {
         let alone = answer(&other.client, &request, &accept).await;
         assert_eq!(alone.status, if other_person { 403 } else { 202 }, "{:?}", alone.body);
     }
-    assert_eq!(answer(&bob, &request, &accept).await.status, 200);
+    answer(&bob, &request, &accept).await.has_status(200);
     assert_eq!(runs.client.becomes(&call, "succeeded").await["output"], "accept");
 }
 
@@ -369,7 +369,7 @@ async fn requests_beyond_the_limits_pages_to_visit_and_questions_to_a_model_are_
     let call = running(&server, "s__act", &json!({ "do": "askMany", "note": "12" })).await;
     let ten = async || Some(requests(&server.client, "open").await).filter(|open| open.len() == 10);
     for request in eventually("ten requests are open", ten).await {
-        assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
+        answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     }
     let output = server.client.becomes(&call, "succeeded").await["output"].clone();
     let words: Vec<_> = output.as_str().unwrap().split(' ').collect();
@@ -384,7 +384,7 @@ async fn hidden_characters_of_a_message_are_shown_by_their_numbers() {
     let call = running(&server, "s__act", &json!({ "do": "ask", "note": "pay\u{202e}eva" })).await;
     let request = open(&server.client).await;
     assert_eq!(request["message"], "pay\\u{202e}eva");
-    assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
+    answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     server.client.becomes(&call, "succeeded").await;
 }
 
@@ -437,7 +437,7 @@ async fn a_handler_answers_a_request_by_its_kind_or_leaves_it_to_the_routes() {
         let answering = async {
             let request = open(&server.client).await;
             assert_eq!(request["message"], note);
-            assert_eq!(answer(&server.client, &request, &json!({ "action": "decline" })).await.status, 200);
+            answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
         };
         let (turn, ()) = tokio::join!(turn, answering);
         assert!(turn.raw.contains("\"decline\""), "{}", turn.raw);
@@ -454,7 +454,7 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_its_request_withdrawn()
     let [call] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver has the tool ask.
     let ask = json!({ "toolCallId": call, "isValidated": true, "validatedInputs": { "do": "ask" } });
-    assert_eq!(server.client.validate(&ask).await.status, 202);
+    server.client.validate(&ask).await.has_status(202);
     let request = open(&server.client).await;
     server.kill();
     let server = place.start();
@@ -475,7 +475,7 @@ async fn on_postgres_any_process_takes_the_answer() {
     // The other process does not know the tool, so only the user of the thread may decide.
     assert_eq!((&request["tool_call_id"], &request["mcp"]), (&json!(call), &Value::Null));
     let accept = json!({ "action": "accept", "content": { "pin": "12345" } });
-    assert_eq!(answer(&other.client, &request, &accept).await.status, 200);
+    answer(&other.client, &request, &accept).await.has_status(200);
     assert_eq!(runs.client.becomes(&call, "succeeded").await["output"], "accept");
 }
 

@@ -53,7 +53,7 @@ impl Rooms {
 
     /// Changes the state of a room.
     pub(super) async fn set(&self, room: &str, state: &Value) {
-        assert_eq!(self.client.put(&format!("/{room}/state"), state).await.status, 200);
+        self.client.put(&format!("/{room}/state"), state).await.has_status(200);
     }
 
     async fn seen(&self, room: &str, what: &str) -> Vec<Value> {

@@ -78,7 +78,7 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
 
     let thread = server.client.call(&call).await.text("thread_id").to_owned();
     server.client.resume(&thread).await;
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let row = server.rows.all("SELECT message, answer_schema, content_hash FROM tool_requests").await;
     assert_eq!(row, [json!({ "message": "", "answer_schema": "{}", "content_hash": hash })]);

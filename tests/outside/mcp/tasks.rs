@@ -33,7 +33,7 @@ async fn owned(server: &Embedded) -> String {
 pub(super) async fn owned_as(server: &Embedded, input: &Value) -> String {
     let id = hold(server, "s__act", input).await;
     server.scene.answers("Done.");
-    assert_eq!(server.client.approve(&id).await.status, 202);
+    server.client.approve(&id).await.has_status(202);
     has_owner(&server.client, &id).await;
     id
 }
@@ -62,7 +62,7 @@ pub(super) async fn approved_in(client: &Client, inputs: &Value) -> String {
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     // The approver has the tool do this.
     let decision = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
-    assert_eq!(client.validate(&decision).await.status, 202);
+    client.validate(&decision).await.has_status(202);
     id.clone()
 }
 
@@ -229,7 +229,7 @@ async fn a_question_of_a_task_is_a_request_in_the_inbox_and_its_answer_goes_to_t
     assert_eq!(server.rows.all(row).await, [kept], "the content is kept no longer than its call");
     run_becomes(&server.client, &server.client.run_of(&id).await, "completed").await;
     let thread = server.client.call(&id).await.text("thread_id").to_owned();
-    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     server.operate(&["purge", "--older-than", "0s"]).stdout_of_success();
     let erased = json!({ "server_key": Value::Null, "message": "", "content": Value::Null });
     assert_eq!(server.rows.all(row).await, [erased]);

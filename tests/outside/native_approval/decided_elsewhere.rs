@@ -19,7 +19,7 @@ async fn inputs_edited_elsewhere_are_streamed_before_the_output() {
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let edit =
         json!({ "toolCallId": page.calls[0], "isValidated": true, "validatedInputs": { "note": "9" } });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
     app.scene.answers("Paid 9.");
     let turn = page.posts(&page.yes()).await;
     let mut kinds = RESUMES.to_vec();
@@ -39,7 +39,7 @@ async fn inputs_edited_elsewhere_while_the_page_waits_are_streamed_too() {
     app.ledger.wait_started().await;
     let edit =
         json!({ "toolCallId": page.calls[1], "isValidated": true, "validatedInputs": { "note": "c" } });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
     app.scene.answers("Both.");
     app.ledger.release.add_permits(1);
     let turn = app.client.read_ui_on(started).await;
@@ -59,7 +59,7 @@ async fn inputs_edited_elsewhere_while_the_page_waits_are_streamed_too() {
 async fn a_late_contrary_answer_gets_the_decision_that_was_made() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
-    assert_eq!(app.client.reject(&page.calls[0]).await.status, 200);
+    app.client.reject(&page.calls[0]).await.has_status(200);
     app.scene.answers("No.");
     let turn = page.posts(&page.yes()).await;
     let mut kinds = RESUMES;
@@ -68,7 +68,7 @@ async fn a_late_contrary_answer_gets_the_decision_that_was_made() {
     assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "rest"]);
 
     let page = Page::holding(&app, &[("pay", "2")]).await;
-    assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
+    app.client.approve(&page.calls[0]).await.has_status(200);
     app.scene.answers("Yes.");
     let turn = page.posts(&[no(&page.calls[0], Some("late"))]).await;
     assert_eq!((turn.kinds(), turn.text().as_str()), (RESUMES.to_vec(), "Yes."), "{}", turn.raw);
@@ -113,7 +113,7 @@ async fn a_stale_tab_catches_up_with_another_tab() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     // The other tab continues the run, up to another hold.
-    assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
+    app.client.approve(&page.calls[0]).await.has_status(200);
     app.scene.calls(&[call("2", "pay", &json!({ "note": "2" }))]);
     let other = page.posts(&[]).await;
     let second = other.pending();
@@ -245,7 +245,7 @@ async fn an_answer_in_a_cancelled_run_is_settled_and_nothing_resumes() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     let run = app.rows.all("SELECT run_id FROM runs").await[0].text("run_id").to_owned();
-    assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &json!({})).await.status, 200);
+    app.client.post(&format!("/runs/{run}/cancel"), &json!({})).await.has_status(200);
     let turn = page.posts(&page.yes()).await;
     assert_eq!(turn.kinds(), ["start", "tool-output-error", "finish"], "{}", turn.raw);
     assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("cancelled", 0));
@@ -291,7 +291,7 @@ async fn edited_inputs_are_not_streamed_again_after_an_answer_that_broke_off() {
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let edit =
         json!({ "toolCallId": page.calls[0], "isValidated": true, "validatedInputs": { "note": "9" } });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
     app.scene.then(vec![Ok(ModelEvent::Text("Pa".to_owned())), Err("gone".to_owned())]);
     let broken = page.posts(&page.yes()).await;
     assert_eq!((broken.all("tool-input-available").len(), broken.text().as_str()), (1, "Pa"));

@@ -39,7 +39,7 @@ async fn the_stream_stays_open_for_a_slow_tool_longer_than_approval_wait() {
 async fn a_page_of_4_gets_an_answer_after_approval_wait() {
     let app = Embedded::with(|config| config.approval.wait = SHORT).await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.client.approve(&id).await.has_status(202);
     assert_eq!(app.client.resume(&thread).await.codes(), "8ed");
     app.ledger.release.add_permits(1);
     app.client.becomes(&id, "succeeded").await;

@@ -41,7 +41,7 @@ async fn resumed(app: &Embedded, turn: &UiTurn, parts: &Value) -> Vec<String> {
 async fn edited_inputs_are_sent_once_if_the_turn_fails_after_they_were_sent() {
     let (app, id, turn) = held_call().await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "7" } });
-    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.client.validate(&edit).await.has_status(200);
     let shown = "tool-input-available".to_owned();
     let broken = resumed(&app, &turn, &json!([])).await;
     assert_eq!((broken.contains(&shown), broken.last().unwrap().as_str()), (true, "error"), "{broken:?}");
@@ -53,7 +53,7 @@ async fn edited_inputs_are_sent_once_if_the_turn_fails_after_they_were_sent() {
 async fn a_call_that_a_page_approves_too_late_stays_in_error_when_the_page_resumes_again() {
     let (app, id, turn) = held_call().await;
     let withdrawn = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
-    assert_eq!(withdrawn.status, 200);
+    withdrawn.has_status(200);
     for state in ["approval-responded", "output-error"] {
         let approval = json!({ "id": id, "approved": true });
         let part = json!({ "type": "tool-pay", "toolCallId": id, "state": state, "approval": approval });
@@ -204,15 +204,15 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Playe
                 Fate::Other(true) => {
                     let edit =
                         json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "x" } });
-                    assert_eq!(app.client.validate(&edit).await.status, 200);
+                    app.client.validate(&edit).await.has_status(200);
                 }
                 Fate::Other(false) => {
                     let no = json!({ "toolCallId": id, "isValidated": false, "reason": "no" });
-                    assert_eq!(app.client.validate(&no).await.status, 200);
+                    app.client.validate(&no).await.has_status(200);
                 }
                 Fate::Withdrawn => {
                     let cancel = format!("/tool_calls/{id}/cancel");
-                    assert_eq!(app.client.post(&cancel, &Value::Null).await.status, 200);
+                    app.client.post(&cancel, &Value::Null).await.has_status(200);
                 }
                 Fate::Open => {}
             }

@@ -142,7 +142,7 @@ async fn a_page_that_is_loaded_during_a_retry_of_a_failed_turn_shows_the_earlier
         let look = [Piece::Text("Look. "), Piece::Call("look", "1")];
         app.scene.then(step(&look)).then(step(&look));
         let failed = app.client.turn_by_id(&json!({ "id": CHAT, "content": "hi" })).await;
-        assert!(failed.one('3').as_str().unwrap().starts_with("step_limit: "), "{}", failed.raw);
+        failed.failed_with("step_limit");
         let before = reload(&app, version).await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("At "), Piece::Text("last.")]));

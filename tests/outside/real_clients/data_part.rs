@@ -72,7 +72,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
     assert_eq!(app.scene.requests().len(), 1, "one call is still pending");
     page.equals_reload(&app).await;
     let no = json!({ "toolCallId": calls[2], "isValidated": false, "reason": "too much" });
-    assert_eq!(app.client.validate(&no).await.status, 200);
+    app.client.validate(&no).await.has_status(200);
     page.send_nothing().await;
     assert_eq!(data(&page), ["approved", "rejected"]);
     assert_eq!(page.states(), ["output-available", "output-available", "output-error"]);
@@ -108,7 +108,7 @@ async fn edited_inputs_are_shown_before_the_output() {
     let (app, mut page) = held_call(&PAY, &[]).await;
     let edited = json!({ "note": "7" });
     let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
-    assert_eq!(app.client.validate(&body).await.status, 200);
+    app.client.validate(&body).await.has_status(200);
     page.send_nothing().await;
     page.looks_like("d-approve-data-part.2");
     let [call] = &page.calls()[..] else { panic!("{page:#?}") };

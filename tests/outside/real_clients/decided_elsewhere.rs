@@ -278,7 +278,7 @@ async fn a_page_that_continues_after_the_run_was_cancelled_receives_the_decision
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let run = app.client.run_of(&call).await;
-        assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
+        app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.has_status(200);
         if version == Version::V4 {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;
@@ -296,7 +296,7 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
         let call = page.first();
         let stored = app.client.call(&call).await;
         let path = format!("/sessions/{}/approvals/{call}", stored.text("session_id"));
-        assert_eq!(app.client.post(&path, &json!({ "decision": "allow_once" })).await.status, 200);
+        app.client.post(&path, &json!({ "decision": "allow_once" })).await.has_status(200);
         let run = format!("/runs/{}", stored.text("run_id"));
         let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
         eventually("the server resumes the run", completed).await;

@@ -65,7 +65,7 @@ async fn the_first_answer_of_two_tabs_is_effective() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let call = page.first();
         let body = json!({ "toolCallId": call, "isValidated": first });
-        assert_eq!(app.client.validate(&body).await.status, 200);
+        app.client.validate(&body).await.has_status(200);
         page.answer(&call, later).await;
         page.posted_times(2);
         assert_eq!(page.states(), [if first { "output-available" } else { "output-denied" }]);
@@ -153,7 +153,7 @@ async fn inputs_that_another_tab_edited_are_shown_before_the_output() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let edited = json!({ "note": "7" });
         let body = json!({ "toolCallId": page.first(), "validatedInputs": edited, "isValidated": true });
-        assert_eq!(app.client.validate(&body).await.status, 200);
+        app.client.validate(&body).await.has_status(200);
         page.approve(&page.first()).await;
         page.posted_times(2);
         page.looks_like("d-approve.2");
@@ -191,7 +191,7 @@ async fn an_answer_to_a_cancelled_call_is_shown_as_failed() {
             } else {
                 format!("/tool_calls/{call}/cancel")
             };
-            assert_eq!(app.client.post(&path, &Value::Null).await.status, 200);
+            app.client.post(&path, &Value::Null).await.has_status(200);
             page.answer(&call, yes).await;
             page.posted_times(2);
             assert_eq!(page.states(), [if yes { "output-error" } else { "output-denied" }]);

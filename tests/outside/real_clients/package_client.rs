@@ -63,7 +63,7 @@ async fn a_client_makes_finds_renames_and_deletes_threads() {
     assert_eq!(page.calls_method("deleteThread", json!([id])).await, Value::Null);
     let gone = page.tries_method("thread", json!([id])).await;
     assert_eq!((&gone["error"]["status"], &gone["error"]["code"]), (&json!(404), &json!("not_found")));
-    assert_eq!(app.client.get(&format!("/threads/{id}")).await.status, 404);
+    app.client.get(&format!("/threads/{id}")).await.has_status(404);
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_subscription_to_an_unknown_thread_ends_with_the_refusal() {
     page.act(&json!({ "do": "subscribe", "until": "answered" })).await;
     page.act(&json!({ "do": "wait", "until": { "errors": 1 } })).await;
     let refused = app.client.get(&format!("/events/stream?thread_id={CHAT}")).await;
-    assert_eq!(refused.status, 404);
+    refused.has_status(404);
     assert_eq!(page.package["errors"], json!([refused.message()]));
     assert_eq!(page.package["batches"], json!([]));
     // Each reconnection of another subscription takes half a second or more, and one of the first would take a second

@@ -29,7 +29,7 @@ async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_
         app.scene.answers("Paid below.");
         app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).answers("All done.");
         gate.add_permits(2);
-        assert_eq!(app.client.approve(&hold).await.status, 200);
+        app.client.approve(&hold).await.has_status(200);
         app.client.becomes(&call, "succeeded").await;
         run_becomes(&app.client, &app.client.run_of(&call).await, "running").await;
         page.begin_to_resume().await;
@@ -53,7 +53,7 @@ async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_the_answer() 
         page.begin_to_approve(&page.call_ids()[0]).await;
         let hold = hold(&app).await;
         app.scene.answers("Paid below.").answers("All done.");
-        assert_eq!(app.client.approve(&hold).await.status, 200);
+        app.client.approve(&hold).await.has_status(200);
         page.settles().await;
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "May I? All done."));
         assert_eq!(page.requests.len(), 2);

@@ -87,7 +87,7 @@ async fn d14_an_access_token_in_its_leeway_counts_while_it_is_renewed() {
     let soon = (token::now() + 30) * 1_000_000;
     app.rows.change(&format!("UPDATE sign_ins SET known_until = {soon}")).await.unwrap();
     oidc.behaves(json!({ "holds": true })).await;
-    assert_eq!(session(&app, &cookie).await.status, 200);
+    session(&app, &cookie).await.has_status(200);
     oidc.behaves(json!({ "roles": ["admin"] })).await;
     let renewed = async || (session(&app, &cookie).await.body["roles"] == json!(["admin"])).then_some(());
     eventually("the token is renewed", renewed).await;
@@ -158,7 +158,7 @@ async fn d14_an_outage_of_the_issuer_ends_no_session() {
         assert_eq!(oidc.given().await.0, asked + 1, "the second request asks nobody");
         oidc.behaves(json!({})).await;
         tokens_end(&app).await;
-        assert_eq!(session(&app, &cookie).await.status, 200);
+        session(&app, &cookie).await.has_status(200);
     }
 }
 
@@ -167,7 +167,7 @@ async fn d14_a_sign_out_ends_a_session_in_every_process_and_at_the_issuer() {
     let oidc = Oidc::start();
     let [one, other] = offices(&oidc).await;
     let cookie = signed_in(&oidc, &one).await;
-    assert_eq!(session(&other, &cookie).await.status, 200);
+    session(&other, &cookie).await.has_status(200);
     let signed_out = with_csrf(&one, &cookie, Method::POST, "/auth/sign-out").await;
     signed_out.has_status(200);
     assert!(signed_out.header("set-cookie").unwrap().ends_with("Max-Age=0"));
@@ -199,7 +199,7 @@ async fn d14_a_session_that_ends_while_it_is_renewed_stays_ended() {
         let is_asked = async || (oidc.given().await.0 == asked + 1).then_some(());
         eventually("the issuer is asked", is_asked).await;
         let path = format!("/auth/sign-ins/{}", id.as_str().unwrap());
-        assert_eq!(with_csrf(&app, &other, Method::DELETE, &path).await.status, 204);
+        with_csrf(&app, &other, Method::DELETE, &path).await.has_status(204);
         oidc.behaves(json!({})).await;
     };
     let (renewing, ()) = tokio::join!(session(&app, &cookie), end);
@@ -208,7 +208,7 @@ async fn d14_a_session_that_ends_while_it_is_renewed_stays_ended() {
     let (_, given) = oidc.given().await;
     let revoked = async || (oidc.refused(given.last().unwrap()).await == "invalid_grant").then_some(());
     eventually("the new refresh token is revoked", revoked).await;
-    assert_eq!(session(&app, &other).await.status, 200);
+    session(&app, &other).await.has_status(200);
 }
 
 #[tokio::test]
@@ -232,14 +232,14 @@ async fn d14_a_person_sees_and_ends_their_own_sign_ins_alone() {
     let path = format!("/auth/sign-ins/{}", results[1].text("sign_in_id"));
     let bob = app.client.with_token(&oidc.token("bob", "RS256").await);
     assert_eq!(bob.get("/auth/sign-ins").await.body, json!({ "results": [] }));
-    assert_eq!(bob.send(bob.http.delete(bob.url(&path))).await.status, 404);
-    assert_eq!(session(&app, &set).await.status, 200);
-    assert_eq!(with_csrf(&app, &cookie, Method::DELETE, &path).await.status, 204);
+    bob.send(bob.http.delete(bob.url(&path))).await.has_status(404);
+    session(&app, &set).await.has_status(200);
+    with_csrf(&app, &cookie, Method::DELETE, &path).await.has_status(204);
     assert_ended(&session(&app, &set).await, "The session has ended.");
     for path in [&path, "/auth/sign-ins/x"] {
-        assert_eq!(with_csrf(&app, &cookie, Method::DELETE, path).await.status, 404);
+        with_csrf(&app, &cookie, Method::DELETE, path).await.has_status(404);
     }
-    assert_eq!(session(&app, &cookie).await.status, 200);
+    session(&app, &cookie).await.has_status(200);
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn d14_a_cookie_reads_no_more_rows_than_its_user_may_send_requests() {
     })
     .await;
     let cookie = signed_in(&oidc, &app).await;
-    assert_eq!(with_csrf(&app, &cookie, Method::POST, "/auth/sign-out").await.status, 200);
+    with_csrf(&app, &cookie, Method::POST, "/auth/sign-out").await.has_status(200);
     let statuses = async |n: usize| {
         let all = (0..n).map(|_| session(&app, &cookie));
         join_all(all).await.iter().map(|answer| answer.status).collect::<Vec<_>>()
@@ -307,7 +307,7 @@ async fn d14_the_twenty_first_sign_in_of_a_person_ends_the_first() {
     }
     assert_eq!(app.rows.count("sign_ins").await, 20);
     assert_ended(&session(&app, &first).await, "The session has ended.");
-    assert_eq!(session(&app, &second).await.status, 200);
+    session(&app, &second).await.has_status(200);
     let (_, given) = oidc.given().await;
     let revoked = async || (oidc.refused(&given[0]).await == "invalid_grant").then_some(());
     eventually("the refresh token of the first is revoked", revoked).await;
@@ -324,7 +324,7 @@ async fn d14_the_sweeper_deletes_sign_ins_after_their_time() {
     app.rows.change(&over).await.unwrap();
     assert_ended(&session(&app, &cookie).await, "The session has ended.");
     eventually("the row is deleted", async || (app.rows.count("sign_ins").await == 1).then_some(())).await;
-    assert_eq!(session(&app, &stays).await.status, 200);
+    session(&app, &stays).await.has_status(200);
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn d14_after_a_restore_the_fence_ends_all_sign_ins() {
     let mut app = office(&oidc).await;
     let (cookie, gone) = (signed_in(&oidc, &app).await, signed_in(&oidc, &app).await);
     let kept = app.rows.all("SELECT * FROM sign_ins").await;
-    assert_eq!(with_csrf(&app, &gone, Method::POST, "/auth/sign-out").await.status, 200);
+    with_csrf(&app, &gone, Method::POST, "/auth/sign-out").await.has_status(200);
     // The restored database has the row of the ended sign-in.
     for row in &kept {
         let text = |name: &str| format!("'{}'", row[name].as_str().unwrap());
@@ -386,7 +386,7 @@ async fn without_a_session_key_the_server_keeps_no_sign_in() {
     assert_eq!((list.status, list.body), (200, json!({ "results": [] })));
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let ended = with_csrf(&app, &cookie, Method::DELETE, &format!("/auth/sign-ins/{id}")).await;
-    assert_eq!(ended.status, 404);
+    ended.has_status(404);
     let signed_out = with_csrf(&app, &cookie, Method::POST, "/auth/sign-out").await;
     assert_eq!((signed_out.status, signed_out.body), (200, json!({})));
     assert_eq!(browse(&app.client.url("/auth/sign-in"), "").await.status, 303);

@@ -251,7 +251,7 @@ async fn the_files_and_the_text_of_a_step_share_one_size_limit() {
     script_events(&app, std::iter::repeat_n(file("image/png", &mebibyte), 4));
     let broken = app.client.send_message(&thread, "again").await;
     assert_eq!(broken.codes(), "fk3".replace('k', "kk"), "{}", broken.all('3')[0]);
-    assert!(broken.one('3').as_str().unwrap().starts_with("upstream_malformed: "));
+    broken.failed_with("upstream_malformed");
 }
 
 #[tokio::test]

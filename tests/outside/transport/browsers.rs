@@ -95,7 +95,7 @@ async fn a_refused_preflight_is_logged_with_its_origin_and_the_key_on_sqlite() {
         let request = client.http.request(method, client.url("/qa/chat_streamed")).header("origin", origin);
         client.send(request.header("access-control-request-method", "POST"))
     };
-    assert_eq!(from(Method::OPTIONS, PAGE).await.status, 204);
+    from(Method::OPTIONS, PAGE).await.has_status(204);
     let other_user = from(Method::OPTIONS, "http://localhost:5106").await;
     from(Method::GET, "http://localhost:5107").await;
     let output = watched.finish();
@@ -231,7 +231,7 @@ async fn configured_origins_and_loopback_origins_are_allowed_on_sqlite() {
     }
     // The `host` check stays independent: an allowed origin does not allow its host name.
     let request = app.client.http.post(app.client.url("/threads")).header("origin", PAGE);
-    assert_eq!(app.client.send(request.header("host", "app.example")).await.status, 403);
+    app.client.send(request.header("host", "app.example")).await.has_status(403);
     assert_eq!(app.rows.count("threads").await, 3);
 }
 
@@ -373,8 +373,5 @@ async fn a_caller_with_a_token_may_come_from_another_site_on_sqlite() {
     let app = with_page(true).await;
     let page = app.client.as_user("acme", "ada", &[]);
     let request = page.http.post(page.url("/threads")).header("sec-fetch-site", "cross-site");
-    assert_eq!(
-        page.send(request.header("origin", "https://evil.example").json(&json!({}))).await.status,
-        201
-    );
+    page.send(request.header("origin", "https://evil.example").json(&json!({}))).await.has_status(201);
 }

@@ -44,7 +44,7 @@ async fn e10_the_requests_of_a_user_in_a_minute_are_limited() {
     assert_eq!(app.rows.count("threads").await, 0, "nothing was done");
     // Another token of the same user shares the limit. Other users, and the same name in another tenant, do
     // not.
-    assert_eq!(app.client.as_user("acme", "ada", &["x"]).get("/threads").await.status, 429);
+    app.client.as_user("acme", "ada", &["x"]).get("/threads").await.has_status(429);
     for (tenant, user) in [("acme", "bob"), ("umbra", "ada"), ("acme\"", "ada"), ("acm", "eada")] {
         assert_eq!(
             app.client.as_user(tenant, user, &[]).get("/threads").await.status,
@@ -83,8 +83,8 @@ async fn e10_the_turns_of_a_user_in_a_minute_are_limited() {
     for _ in 0..4 {
         app.scene.answers("ok");
     }
-    assert_eq!(ada.send_message(&one, "hi").await.status, 200);
-    assert_eq!(ada.turn_by_id(&json!({ "id": "mine", "content": "hi" })).await.status, 200);
+    ada.send_message(&one, "hi").await.has_status(200);
+    ada.turn_by_id(&json!({ "id": "mine", "content": "hi" })).await.has_status(200);
     let message = "More than 2 turns in a minute.";
     limited_turn(&ada.send_message(&two, "hi").await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "other", "content": "hi" })).await, message);
@@ -94,11 +94,11 @@ async fn e10_the_turns_of_a_user_in_a_minute_are_limited() {
     assert_eq!(app.rows.count("threads").await, 3, "none was made for a turn that was refused");
     assert_eq!(app.rows.count("messages").await, 4);
     // A request that does not ask the model is no turn, and another user has a separate limit.
-    assert_eq!(ada.get(&format!("/qa/chat_streamed/{one}")).await.status, 200);
+    ada.get(&format!("/qa/chat_streamed/{one}")).await.has_status(200);
     assert_eq!(ada.resume(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
     let bob = app.client.as_user("acme", "bob", &[]);
     let his = bob.thread().await;
-    assert_eq!(bob.send_message(&his, "hi").await.status, 200);
+    bob.send_message(&his, "hi").await.has_status(200);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn e10_a_turn_counts_however_it_starts() {
             200,
             "the turn reports the pending call and asks no model"
         );
-        assert_eq!(ada.approve(&call).await.status, 200);
+        ada.approve(&call).await.has_status(200);
     }
     // A page that attaches lets the model read the decision.
     let looks = |thread: &str| ada.read(ada.http.get(ada.url(&format!("/qa/chat_streamed/{thread}"))));
@@ -218,7 +218,7 @@ async fn e10_the_running_turns_of_a_user_are_limited() {
     // One thread has an answer that the model has not read.
     app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
     let call = ada.send_message(&threads[2], "pay").await.pending()[0].clone();
-    assert_eq!(ada.approve(&call).await.status, 200);
+    ada.approve(&call).await.has_status(200);
 
     let gate = app.scene.gate();
     for _ in 0..5 {

@@ -123,7 +123,7 @@ async fn e2_a_compressed_body_is_refused_on_sqlite() {
     }
     let plain = app.client.http.post(app.client.url("/threads")).header("content-type", "application/json");
     let plain = plain.header("content-encoding", "identity").body(r#"{"title":"x"}"#);
-    assert_eq!(app.client.send(plain).await.status, 201);
+    app.client.send(plain).await.has_status(201);
     assert_eq!(app.rows.count("threads").await, 2);
 }
 

@@ -169,7 +169,7 @@ async fn calls_over_the_limit_of_a_step_are_refused(wire: Wire) {
     let invalid = stage.app.rows.count("tool_calls WHERE state = 'invalid'").await;
     assert_eq!(usize::try_from(invalid).unwrap(), CALLS - ALLOWED);
     for id in turn.pending() {
-        assert_eq!(stage.app.client.reject(&id).await.status, 200);
+        stage.app.client.reject(&id).await.has_status(200);
     }
     stage.upstream.words("I see.");
     assert_eq!(stage.app.client.resume(&thread).await.text(), "I see.");
@@ -220,7 +220,7 @@ async fn a_call_is_held_whatever_the_finish_reason(wire: Wire) {
     let answer = ScriptedAnswer::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Stop);
     let (thread, turn, id) = stage.held(&answer).await;
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
-    assert_eq!(stage.app.client.reject(&id).await.status, 200);
+    stage.app.client.reject(&id).await.has_status(200);
     stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }

@@ -34,7 +34,7 @@ async fn a_conversation_that_is_too_long_has_a_code_of_its_own_and_is_not_sent_a
         stage.upstream.then(Reply::refuses(status, &body));
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "context_full", "").await;
-        let error = turn.one('3').as_str().unwrap();
+        let error = turn.error();
         assert!(error.contains("Begin a new one, or edit an earlier message."), "{error}");
         stage.next_turn_works(&thread).await;
     }
@@ -107,7 +107,7 @@ async fn a_refused_conversation_is_sent_again_once_with_less_of_it(wire: Wire) {
     stage.print(&thread).await;
     stage.upstream.then(Reply::refuses(status, &body)).then(Reply::refuses(status, &body));
     let turn = stage.run_turn_in(&thread).await;
-    assert!(turn.one('3').as_str().unwrap().starts_with("context_full: "), "{}", turn.raw);
+    turn.failed_with("context_full");
     stage.next_turn_works(&thread).await;
     let known = stage.app.client.get(&format!("/threads/{thread}")).await.body;
     assert!(known["context_limit"].as_u64().is_some_and(|limit| limit >= 1024), "{known}");

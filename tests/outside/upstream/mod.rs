@@ -87,7 +87,7 @@ impl Stage {
     /// Asserts that the turn failed with this code, reported once in the stream, in its run and by the status
     /// of its message; that these words are stored; and that the message has no call.
     async fn failed(&self, thread: &str, turn: &Turn, code: &str, words: &str) {
-        let error = turn.one('3').as_str().unwrap();
+        let error = turn.error();
         assert!(error.starts_with(&format!("{code}: ")), "{:?}: {}", self.wire, turn.raw);
         assert_eq!(turn.lines.last().unwrap().0, '3', "{}", turn.raw);
         let run = self.run(turn).await;

@@ -46,7 +46,7 @@ impl Stage {
         self.is(&turn, "waiting").await;
         assert_eq!(turn.pending().len(), notes.len());
         for id in turn.pending() {
-            assert_eq!(self.app.client.reject(&id).await.status, 200);
+            self.app.client.reject(&id).await.has_status(200);
         }
         self.next_turn_works(&thread).await;
         self.nothing_ran();

@@ -116,7 +116,7 @@ async fn a_file_that_is_too_long_or_not_base64_fails_the_turn() {
             .upstream
             .answers(&ScriptedAnswer::on(GEMINI).words(&["Look: "]).parts(&file).ends(Ending::Stop));
         let (thread, turn) = stage.run_turn().await;
-        let why = turn.one('3').as_str().unwrap();
+        let why = turn.error();
         assert!(why.starts_with("upstream_malformed: "), "{why}");
         assert_eq!(turn.all('k'), [] as [&Value; 0]);
         stage.next_turn_works(&thread).await;

@@ -65,7 +65,7 @@ async fn a_thread_continues_at_a_strict_server_after_each_kind_of_turn(wire: Wir
     stage.call("f-1", "look");
     stage.upstream.then(Reply::refuses(400, "{}"));
     let (thread, turn) = stage.run_turn().await;
-    assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
+    turn.failed_with("upstream_error");
     stage.continues(&thread, since, "a failure after an outcome").await;
 
     let since = stage.requests_so_far();
@@ -148,7 +148,7 @@ async fn the_last_step_has_the_same_tools_and_may_not_call_them(wire: Wire) {
     stage.call("l-2", "look");
     stage.call("l-3", "look");
     let turn = stage.run_turn_in(&thread).await;
-    assert!(turn.one('3').as_str().unwrap().starts_with("step_limit: "), "{}", turn.raw);
+    turn.failed_with("step_limit");
     stage.continues(&thread, since, "a call after the last step").await;
 }
 on_each_wire!(side by side the_last_step_has_the_same_tools_and_may_not_call_them);
