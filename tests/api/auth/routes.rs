@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The ids that a request refers to.
 #[derive(Debug, Clone)]
-struct Things {
+struct RequestIds {
     thread: String,
     run: String,
     tool_call: String,
 }
 
-impl Things {
+impl RequestIds {
     /// Ids of the same form that identify nothing.
     fn made_up(&self) -> Self {
         let other = |id: &str| format!("{}0123456789ab", &id[..id.len() - 12]);
@@ -161,7 +161,7 @@ fn operations() -> Vec<Operation> {
 }
 
 impl Operation {
-    fn path_for(&self, things: &Things) -> String {
+    fn path_for(&self, things: &RequestIds) -> String {
         let mut path = String::new();
         for piece in self.path.split_inclusive('}') {
             match piece.split_once('{') {
@@ -176,7 +176,7 @@ impl Operation {
         if query.is_empty() { path } else { format!("{path}?{query}") }
     }
 
-    fn request(&self, client: &Client, prefix: &str, things: &Things) -> RequestBuilder {
+    fn request(&self, client: &Client, prefix: &str, things: &RequestIds) -> RequestBuilder {
         let url = client.url(&format!("{prefix}{}", self.path_for(things)));
         let request = client.http.request(self.method.clone(), url);
         if self.has_body { request.json(&things.body(&self.id)) } else { request }
@@ -187,7 +187,7 @@ impl Operation {
         &self,
         client: &Client,
         prefix: &str,
-        things: &Things,
+        things: &RequestIds,
     ) -> (u16, BTreeMap<String, String>, String) {
         let response = self.request(client, prefix, things).send().await.unwrap();
         let status = response.status().as_u16();
@@ -232,14 +232,14 @@ fn without_ids(text: &str) -> String {
 }
 
 /// A server with a thread of ann, in which a call is pending.
-async fn server() -> (Embedded, Things) {
+async fn server() -> (Embedded, RequestIds) {
     let mut app = Embedded::with(with_tokens).await;
     let anonymous = app.client.clone();
     app.client = anonymous.as_user("acme", "ann", &["approver"]);
     let (thread, tool_call) = app.held("pay", "1").await;
     let run = app.client.run_of(&tool_call).await;
     app.client = anonymous;
-    (app, Things { thread, run, tool_call })
+    (app, RequestIds { thread, run, tool_call })
 }
 
 /// Every row of the database.

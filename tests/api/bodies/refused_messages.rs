@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 /// How a page keeps its messages, and posts them.
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum PageForm {
     Parts,
     Content,
     /// As AI SDK 4 posts them by default.
     Nameless,
 }
 
-const FORMS: [Form; 3] = [Form::Parts, Form::Content, Form::Nameless];
+const FORMS: [PageForm; 3] = [PageForm::Parts, PageForm::Content, PageForm::Nameless];
 
-impl Form {
+impl PageForm {
     fn user(self, id: &str, words: &str) -> Value {
         match self {
             Self::Parts => ui_user(id, words),
@@ -143,9 +143,11 @@ async fn a_message_that_can_never_be_taken_is_left_out_and_named() {
     for form in FORMS {
         talk.thread = talk.app.client.thread().await;
         let with_file = match form {
-            Form::Parts => json!({ "id": "f", "role": "user", "parts": [{ "type": "text", "text": "look" },
-                { "type": "file", "mediaType": "image/pñg", "url": "data:," }] }),
-            Form::Content | Form::Nameless => json!({ "role": "user", "content": "look",
+            PageForm::Parts => {
+                json!({ "id": "f", "role": "user", "parts": [{ "type": "text", "text": "look" },
+                { "type": "file", "mediaType": "image/pñg", "url": "data:," }] })
+            }
+            PageForm::Content | PageForm::Nameless => json!({ "role": "user", "content": "look",
                 "experimental_attachments": [{ "contentType": "image/pñg", "url": "data:," }] }),
         };
         let page = [
@@ -160,8 +162,8 @@ async fn a_message_that_can_never_be_taken_is_left_out_and_named() {
         let (status, text, left_out) = talk.posts(&page).await;
         assert_eq!(status, 200, "{text}");
         let (file, nul) = match form {
-            Form::Parts => ("parts[1]", "parts[0].text"),
-            Form::Content | Form::Nameless => ("experimental_attachments[0]", "content"),
+            PageForm::Parts => ("parts[1]", "parts[0].text"),
+            PageForm::Content | PageForm::Nameless => ("experimental_attachments[0]", "content"),
         };
         let named = format!(
             "messages[1]: longer than 40 bytes; messages[3].{file} (file image/p?g): models are given text only; \

@@ -16,7 +16,7 @@ use wrong_values::rules;
 struct Deployment(TempDir);
 
 /// The end of a process.
-struct Ended {
+struct EndedProcess {
     ok: bool,
     /// Its whole output.
     printed: String,
@@ -35,12 +35,12 @@ impl Deployment {
     }
 
     /// Runs `holdpoint migrate`, which reads the whole configuration, opens the database and ends.
-    fn migrate(&self, flags: &[&str], variables: &[(&str, &str)]) -> Ended {
+    fn migrate(&self, flags: &[&str], variables: &[(&str, &str)]) -> EndedProcess {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.args(flags).arg("migrate").env_clear().envs(variables.iter().copied());
         let output = command.current_dir(&self.0).output().unwrap();
         let printed = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
-        Ended { ok: output.status.success(), printed }
+        EndedProcess { ok: output.status.success(), printed }
     }
 
     /// The output of `holdpoint config` with these variables.
@@ -61,7 +61,7 @@ impl Deployment {
     }
 }
 
-impl Ended {
+impl EndedProcess {
     #[track_caller]
     fn refused_for(&self, key: &str) {
         assert!(!self.ok, "{}", self.printed);
@@ -177,7 +177,7 @@ fn an_unusable_path_is_named() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.args(["--bind", "127.0.0.1:0"]).env_clear().env(key, value).current_dir(&deployment.0);
         let output = command.stdout(Stdio::null()).output().unwrap();
-        Ended { ok: output.status.success(), printed: String::from_utf8(output.stderr).unwrap() }
+        EndedProcess { ok: output.status.success(), printed: String::from_utf8(output.stderr).unwrap() }
     };
     start("HOLDPOINT_TOOLS__FILES_DIR", "taken/files").refused_for("tools.files_dir: taken/files: ");
     start("HOLDPOINT_DATABASE__URL", "sqlite://taken/x.db").refused_for("database.url: taken/x.db: ");

@@ -47,7 +47,7 @@ fn assignments(state: &str) -> String {
 
 /// A sequence of states that a call can have passed.
 #[derive(Debug)]
-struct Way {
+struct StatePath {
     idempotent: bool,
     states: &'static [&'static str],
 }
@@ -74,7 +74,7 @@ const AGAIN: &[&[&str]] = &[
     &["pending", "approved", "executing", "approved", "interrupted"],
 ];
 
-impl Way {
+impl StatePath {
     fn all() -> impl Iterator<Item = Self> {
         let once = [true, false]
             .into_iter()
@@ -116,7 +116,7 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// Creates a call with this history.
-    async fn make(&mut self, way: &Way) -> String {
+    async fn make(&mut self, way: &StatePath) -> String {
         self.made += 1;
         let id = format!("made-{}", self.made);
         let (first, rest) = way.states.split_first().unwrap();
@@ -164,7 +164,7 @@ async fn try_every_move(change: impl FnOnce(&mut Config)) {
     let (_, pending) = app.held("pay", "1").await;
     let mut maker = Maker { app: &app, pending, made: 0 };
     let mut wrong = Vec::new();
-    for way in Way::all() {
+    for way in StatePath::all() {
         let stays = maker.make(&way).await;
         for to in CALL_STATES.into_iter().filter(|to| *to != way.state()) {
             let legal = way.leads_to(to);

@@ -6,15 +6,15 @@ use serde_json::json;
 
 /// The access that a user has to a call: whether it is listed, whether the user can decide it, and the
 /// statuses of a read, an approval and a rejection.
-type Found = (bool, Option<bool>, u16, u16, u16);
+type CallAccess = (bool, Option<bool>, u16, u16, u16);
 
-const DECIDES: Found = (true, Some(true), 200, 200, 200);
-const ONLY_REJECTS: Found = (true, Some(false), 200, 403, 200);
-const LOOKS: Found = (true, Some(false), 200, 403, 403);
-const NOTHING: Found = (false, None, 404, 404, 404);
+const DECIDES: CallAccess = (true, Some(true), 200, 200, 200);
+const ONLY_REJECTS: CallAccess = (true, Some(false), 200, 403, 200);
+const LOOKS: CallAccess = (true, Some(false), 200, 403, 403);
+const NOTHING: CallAccess = (false, None, 404, 404, 404);
 
 /// The access that this client has to such a call, on every route that lists it.
-async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found {
+async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> CallAccess {
     let (thread, yes) = app.held(tool, &format!("yes of {who}")).await;
     let (_, no) = app.held(tool, &format!("no of {who}")).await;
     let inbox = list(client, &format!("/approvals?session_id={thread}")).await;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The value of a number, in this process or in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum NumberValue {
     Integer(i128),
     /// A number with a fraction, as the bits of the double.
     Fraction(u64),
@@ -15,7 +15,7 @@ pub(super) enum Meaning {
     Huge(u64),
 }
 
-impl Meaning {
+impl NumberValue {
     /// The value of the text of a JSON number. `None` for an integer that no 64-bit integer type holds.
     pub(super) fn of(text: &str) -> Option<Self> {
         if text.contains(['.', 'e', 'E']) || text == "-0" {
@@ -56,11 +56,11 @@ pub(super) fn echoed(value: &Value) -> String {
 /// Whether a page shows the exact value of this text: an integer that JavaScript holds exactly, or a double
 /// whose digits in the page parse to the same double here.
 pub(super) fn is_shown_exactly(text: &str) -> bool {
-    let Some(meaning) = Meaning::of(text) else { return false };
+    let Some(meaning) = NumberValue::of(text) else { return false };
     let integer = !text.contains(['.', 'e', 'E']) && text != "-0";
     match meaning {
-        Meaning::Integer(n) if integer => n.unsigned_abs() < 1 << 53,
-        _ => Meaning::of(&echoed(&serde_json::from_str(text).unwrap())) == Some(meaning),
+        NumberValue::Integer(n) if integer => n.unsigned_abs() < 1 << 53,
+        _ => NumberValue::of(&echoed(&serde_json::from_str(text).unwrap())) == Some(meaning),
     }
 }
 
@@ -91,12 +91,12 @@ pub(super) fn drawn(count: usize) -> Vec<String> {
 #[test]
 fn the_drawn_numbers_contain_every_kind() {
     let all = drawn(120);
-    let meanings: Vec<_> = all.iter().map(|text| Meaning::of(text)).collect();
-    let is = |wanted: fn(&Meaning) -> bool| meanings.iter().flatten().any(wanted);
+    let meanings: Vec<_> = all.iter().map(|text| NumberValue::of(text)).collect();
+    let is = |wanted: fn(&NumberValue) -> bool| meanings.iter().flatten().any(wanted);
     assert!(meanings.contains(&None), "beyond 64 bits");
-    assert!(is(|it| matches!(it, Meaning::Fraction(_))));
-    assert!(is(|it| matches!(it, Meaning::Integer(0))));
-    assert!(is(|it| matches!(it, Meaning::Integer(n) if n.abs() > 1 << 53)));
-    assert!(is(|it| matches!(it, Meaning::Integer(n) if *n != 0 && n.abs() < 1 << 53)));
+    assert!(is(|it| matches!(it, NumberValue::Fraction(_))));
+    assert!(is(|it| matches!(it, NumberValue::Integer(0))));
+    assert!(is(|it| matches!(it, NumberValue::Integer(n) if n.abs() > 1 << 53)));
+    assert!(is(|it| matches!(it, NumberValue::Integer(n) if *n != 0 && n.abs() < 1 << 53)));
     assert!(all.iter().any(|text| text.contains('e')));
 }

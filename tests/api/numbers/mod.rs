@@ -21,14 +21,14 @@ struct Recorder {
     name: &'static str,
     asks: bool,
     schema: Value,
-    ran: Ran,
+    ran: RecordedInputs,
 }
 
 /// The inputs with which tools ran, in order.
 #[derive(Debug, Clone, Default)]
-struct Ran(Arc<Mutex<Vec<Value>>>);
+struct RecordedInputs(Arc<Mutex<Vec<Value>>>);
 
-impl Ran {
+impl RecordedInputs {
     fn all(&self) -> Vec<Value> {
         self.0.lock().unwrap().clone()
     }
@@ -58,8 +58,8 @@ impl DynTool for Recorder {
 
 /// `transfer` asks and accepts anything. `account` asks and accepts only integers as `account`. `note` runs
 /// unasked.
-fn tools(app: &Embedded) -> (ToolRegistry, Ran) {
-    let ran = Ran::default();
+fn tools(app: &Embedded) -> (ToolRegistry, RecordedInputs) {
+    let ran = RecordedInputs::default();
     let mut tools = probes(&app.ledger);
     let strict = json!({ "type": "object", "properties": {
         "account": { "type": "integer" }, "lines": { "type": "array", "items": { "type": "integer" } },
@@ -75,14 +75,17 @@ fn tools(app: &Embedded) -> (ToolRegistry, Ran) {
     (tools, ran)
 }
 
-async fn server_with(handler: impl ApprovalHandler, change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
+async fn server_with(
+    handler: impl ApprovalHandler,
+    change: impl Fn(&mut Config) + Clone,
+) -> (Embedded, RecordedInputs) {
     let app = Embedded::start().await;
     let (tools, ran) = tools(&app);
     (app.redeploy_with_handler(handler, tools, change).await, ran)
 }
 
 /// A server whose tools record their inputs.
-async fn server(change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
+async fn server(change: impl Fn(&mut Config) + Clone) -> (Embedded, RecordedInputs) {
     server_with(Deferred, change).await
 }
 

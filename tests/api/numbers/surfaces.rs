@@ -1,7 +1,7 @@
 //! Numbers followed from the model to the card, the decision and the tool, on every surface.
 
-use super::generated::{Meaning, drawn, echoed, is_shown_exactly};
-use super::{Ran, allow, call_of, calls, edit, held, server, server_with};
+use super::generated::{NumberValue, drawn, echoed, is_shown_exactly};
+use super::{RecordedInputs, allow, call_of, calls, edit, held, server, server_with};
 use crate::support::handlers::desk;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
 use crate::support::{Answer, Embedded, JsonFields, Socket, eventually};
@@ -120,11 +120,11 @@ async fn shown(app: &Embedded, thread: &str, id: &str) -> Vec<Value> {
 }
 
 /// Follows one number. Returns whether its call was held.
-async fn follow(app: &Embedded, ran: &Ran, text: &str, surface: Surface) -> bool {
+async fn follow(app: &Embedded, ran: &RecordedInputs, text: &str, surface: Surface) -> bool {
     let thread = app.client.thread().await;
     let turn = calls(app, &thread, "transfer", &arguments(text)).await;
     let call = call_of(app, &turn).await;
-    let meaning = Meaning::of(text);
+    let meaning = NumberValue::of(text);
     if !is_shown_exactly(text) {
         assert_eq!(call["state"], "invalid", "{text}: {call}");
         return false;
@@ -135,17 +135,17 @@ async fn follow(app: &Embedded, ran: &Ran, text: &str, surface: Surface) -> bool
     let mut all = shown(app, &thread, id).await;
     all.push(turn.all('9')[0]["args"]["n"].clone());
     for shown in &all {
-        assert_eq!(Meaning::on_a_page(shown), meaning, "{text}: {shown}");
-        assert_eq!(Meaning::of_value(shown), meaning, "{text}: {shown}");
+        assert_eq!(NumberValue::on_a_page(shown), meaning, "{text}: {shown}");
+        assert_eq!(NumberValue::of_value(shown), meaning, "{text}: {shown}");
     }
     let before = ran.count();
     surface.approve(app, &thread, id, &all[0]).await;
     let ran = ran.all();
     assert_eq!(ran.len(), before + 1, "{text} {surface:?}");
-    assert_eq!(Meaning::of_value(&ran.last().unwrap()["n"]), meaning, "{text} {surface:?}");
+    assert_eq!(NumberValue::of_value(&ran.last().unwrap()["n"]), meaning, "{text} {surface:?}");
     let call = app.client.call(id).await;
     assert_eq!(call["decision"]["edited"], false, "{text} {surface:?}");
-    assert_eq!(Meaning::of_value(&call["output"]["n"]), meaning, "{text}");
+    assert_eq!(NumberValue::of_value(&call["output"]["n"]), meaning, "{text}");
     // The same number in another spelling is the same decision.
     let echo = format!(
         r#"{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{}}}"#,
@@ -177,29 +177,33 @@ async fn the_number_shown_to_a_handler_is_the_number_that_runs() {
         let approve = async {
             let question = questions.next().await;
             let shown = question.request.input["n"].clone();
-            assert_eq!(Some(Meaning::of_value(&shown)), Meaning::of(text), "{text}");
+            assert_eq!(Some(NumberValue::of_value(&shown)), NumberValue::of(text), "{text}");
             let inputs = json!({ "n": shown }).as_object().cloned();
             question.answer(HandlerAnswer::Approved { inputs, remember: None });
         };
         let (turn, ()) = tokio::join!(app.client.send_message(&thread, "please"), approve);
         assert_eq!(turn.text(), "Done.", "{}", turn.raw);
-        assert_eq!(Some(Meaning::of_value(&ran.all().last().unwrap()["n"])), Meaning::of(text), "{text}");
+        assert_eq!(
+            Some(NumberValue::of_value(&ran.all().last().unwrap()["n"])),
+            NumberValue::of(text),
+            "{text}"
+        );
     }
 }
 
 /// Pairs of numbers: each with itself in another spelling, with its neighbours, and with other drawn numbers.
 fn pairs() -> Vec<(String, String)> {
-    let within: Vec<String> = drawn(40).into_iter().filter(|text| Meaning::of(text).is_some()).collect();
+    let within: Vec<String> = drawn(40).into_iter().filter(|text| NumberValue::of(text).is_some()).collect();
     let mut pairs: Vec<_> = within.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     for text in within {
-        if let Some(Meaning::Integer(n)) = Meaning::of(&text) {
+        if let Some(NumberValue::Integer(n)) = NumberValue::of(&text) {
             pairs.push((text.clone(), format!("{n}.0")));
             for near in [n - 1, n + 1, n] {
                 pairs.push((text.clone(), near.to_string()));
             }
         }
     }
-    pairs.retain(|(_, other)| Meaning::of(other).is_some());
+    pairs.retain(|(_, other)| NumberValue::of(other).is_some());
     // Each pair takes a turn of its own, so only every third pair is used.
     pairs.into_iter().step_by(3).collect()
 }
@@ -208,7 +212,7 @@ fn pairs() -> Vec<(String, String)> {
 async fn edits_duplicates_hashes_and_replays_distinguish_numbers_exactly_if_they_differ() {
     let (app, ran) = server(allow).await;
     for (n, (one, other)) in pairs().iter().enumerate() {
-        let equal = Meaning::of(one) == Meaning::of(other);
+        let equal = NumberValue::of(one) == NumberValue::of(other);
         let (thread, id) = held(&app, "transfer", &arguments(one)).await;
         let turn = calls(&app, &thread, "transfer", &arguments(other)).await;
         let repeat = call_of(&app, &turn).await;
@@ -223,7 +227,7 @@ async fn edits_duplicates_hashes_and_replays_distinguish_numbers_exactly_if_they
         assert_eq!(decided.body["state"], "succeeded", "{:?}", decided.body);
         let call = app.client.call(&id).await;
         assert_eq!(call["decision"]["edited"], json!(!equal), "{one} {other}");
-        assert_eq!(Some(Meaning::of_value(&ran.all().last().unwrap()["n"])), Meaning::of(other));
+        assert_eq!(Some(NumberValue::of_value(&ran.all().last().unwrap()["n"])), NumberValue::of(other));
         let again = app.client.validate(&edit(&id, &arguments(one))).await;
         assert_eq!(again.status == 200, equal, "{one} {other}: {:?}", again.body);
     }
@@ -242,7 +246,7 @@ async fn grants_distinguish_numbers_exactly_if_they_differ() {
         granted["remember"] = json!("session");
         assert_eq!(app.client.validate(&granted).await.body["state"], "succeeded");
         let turn = calls(&app, &thread, "transfer", &arguments(other)).await;
-        let equal = Meaning::of(one) == Meaning::of(other);
+        let equal = NumberValue::of(one) == NumberValue::of(other);
         assert_eq!(turn.pending().is_empty(), equal, "{one} {other}");
     }
 }
@@ -281,7 +285,7 @@ async fn rules_distinguish_numbers_exactly_if_they_differ() {
     let (app, _) = server(change).await;
     for (n, (one, other)) in pairs.iter().enumerate() {
         let thread = app.client.thread().await;
-        let equal = Meaning::of(one) == Meaning::of(other);
+        let equal = NumberValue::of(one) == NumberValue::of(other);
         for (kind, forbidden) in [("equals", equal), ("not-in", !equal)] {
             let turn = calls(&app, &thread, "note", &format!(r#"{{"case":"{kind}-{n}","n":{other}}}"#)).await;
             let call = call_of(&app, &turn).await;

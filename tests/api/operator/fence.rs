@@ -70,7 +70,7 @@ async fn i4_a_call_that_ran_in_the_lost_period_does_not_run_again() {
 }
 
 /// A place whose server died with a call or turn in every open state: the threads and calls.
-struct Left {
+struct AbandonedServer {
     deployment: Deployment,
     pending: (String, String),
     approved: (String, String),
@@ -79,7 +79,7 @@ struct Left {
     thinking: String,
 }
 
-async fn left() -> Left {
+async fn left() -> AbandonedServer {
     let deployment = Deployment::new().await;
     let mut server = deployment.start("0s");
     let hold = async |words: &str| {
@@ -116,12 +116,12 @@ async fn left() -> Left {
     ] {
         assert_eq!(rows.change(&change).await, Ok(1));
     }
-    Left { deployment, pending, approved, started, executing, thinking }
+    AbandonedServer { deployment, pending, approved, started, executing, thinking }
 }
 
 #[tokio::test]
 async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
-    let Left { deployment, pending, approved, started, executing, thinking } = left().await;
+    let AbandonedServer { deployment, pending, approved, started, executing, thinking } = left().await;
     let ran = deployment.ledger();
     assert_eq!(ran.len(), 3, "{ran:?}");
     assert_eq!(numbers(&deployment.operate(&FENCE).stdout_of_success()), [1, 1, 2, 1, 0, 0]);

@@ -48,15 +48,15 @@ async fn two() -> (Embedded, Embedded) {
 
 /// The protocol by which a page attaches to the running turn.
 #[derive(Clone, Copy)]
-enum By {
+enum PageProtocol {
     DataV1,
     Ui(&'static str),
 }
 
-async fn reads(app: &Embedded, thread: &str, by: By) -> Response {
+async fn reads(app: &Embedded, thread: &str, by: PageProtocol) -> Response {
     let request = match by {
-        By::DataV1 => app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}"))),
-        By::Ui(dialect) => {
+        PageProtocol::DataV1 => app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}"))),
+        PageProtocol::Ui(dialect) => {
             let path = format!("/qa/chat_streamed/{thread}/stream");
             app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect)
         }
@@ -68,8 +68,9 @@ async fn reads(app: &Embedded, thread: &str, by: By) -> Response {
 
 /// Attaches readers of every protocol.
 async fn both_read(app: &Embedded, thread: &str) -> [Response; 3] {
-    let [one, other] = [By::Ui("ui-v5"), By::Ui("ui-v6")].map(|by| reads(app, thread, by));
-    [reads(app, thread, By::DataV1).await, one.await, other.await]
+    let [one, other] =
+        [PageProtocol::Ui("ui-v5"), PageProtocol::Ui("ui-v6")].map(|by| reads(app, thread, by));
+    [reads(app, thread, PageProtocol::DataV1).await, one.await, other.await]
 }
 
 /// A stream that is read chunk by chunk.
@@ -196,7 +197,7 @@ async fn on_postgres_text_is_tailed_at_another_process_while_it_is_streamed() {
     one.scene.then(text.into_iter().chain([end(FinishReason::Stop)]).collect());
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
-    let mut early = Reading::of(reads(&other, &thread, By::Ui("ui-v6")).await);
+    let mut early = Reading::of(reads(&other, &thread, PageProtocol::Ui("ui-v6")).await);
     gate.add_permits(3);
     early.until("Half ").await;
     gate.add_permits(1);
@@ -228,7 +229,7 @@ async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
     // The end of the first call is emitted while the second runs.
-    let mut early = Reading::of(reads(&other, &thread, By::DataV1).await);
+    let mut early = Reading::of(reads(&other, &thread, PageProtocol::DataV1).await);
     early.until("\"seen\":\"1\"").await;
     let read = early.so_far();
     assert!(!read.contains("dawdled") && !read.contains("\n8:"), "{read}");
@@ -315,7 +316,7 @@ async fn on_postgres_failures_and_cancellations_are_tailed_at_another_process() 
         let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
         let there = both_read(&other, &thread).await;
         gate.add_permits(4);
-        Reading::of(reads(&other, &thread, By::DataV1).await).until(" an answer").await;
+        Reading::of(reads(&other, &thread, PageProtocol::DataV1).await).until(" an answer").await;
         if breaks {
             gate.add_permits(1);
         } else {
@@ -352,8 +353,9 @@ async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_comp
     let gate = one.scene.gate();
     one.scene.then(text.iter().map(|piece| words(piece)).chain([end(FinishReason::Length)]).collect());
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
-    let pages = futures::future::join_all((0..15).map(|_| reads(&other, &thread, By::DataV1))).await;
-    let mut early = Reading::of(reads(&other, &thread, By::DataV1).await);
+    let pages =
+        futures::future::join_all((0..15).map(|_| reads(&other, &thread, PageProtocol::DataV1))).await;
+    let mut early = Reading::of(reads(&other, &thread, PageProtocol::DataV1).await);
     for (permits, until) in [(1000, "\u{20ac}"), (1000, "1500 "), (1001, "2999 ")] {
         gate.add_permits(permits);
         early.until(until).await;

@@ -13,7 +13,7 @@ const OF_EACH: usize = 2;
 
 /// The verdict that a decider sends, or the state that a response shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum SeenVerdict {
     Pending,
     Yes {
         /// Absent where the route does not show whether the inputs were edited.
@@ -22,7 +22,7 @@ enum Word {
     No,
 }
 
-impl Word {
+impl SeenVerdict {
     fn is_of_a_decision(self) -> bool {
         self != Self::Pending
     }
@@ -50,7 +50,7 @@ impl Word {
         let decision = call.get("decision").map(Self::of_decision);
         let word = decision.unwrap_or(Self::Pending);
         assert_eq!(call["validated"].is_null(), word == Self::Pending, "{call}");
-        if let Word::Yes { edited } = word {
+        if let SeenVerdict::Yes { edited } = word {
             assert_eq!(Some(call.get("validated_inputs").is_some()), edited, "{call}");
         }
         word
@@ -72,23 +72,24 @@ impl Word {
 struct Seen {
     requested: Instant,
     answered: Instant,
-    word: Word,
+    word: SeenVerdict,
     /// The route and the process of the request.
     by: String,
 }
 
 /// Records a state that a response has just shown.
-fn seen(process: usize, route: &str, requested: Instant, word: Word) -> Seen {
+fn seen(process: usize, route: &str, requested: Instant, word: SeenVerdict) -> Seen {
     Seen { requested, answered: Instant::now(), word, by: format!("{route} at {process}") }
 }
 
 /// The verdicts that the deciders send.
-const WAYS: [Word; 3] = [Word::Yes { edited: Some(false) }, Word::No, Word::Yes { edited: Some(true) }];
+const WAYS: [SeenVerdict; 3] =
+    [SeenVerdict::Yes { edited: Some(false) }, SeenVerdict::No, SeenVerdict::Yes { edited: Some(true) }];
 
 /// Sends the verdict, alone or in a batch. Returns the verdict that the response shows.
-async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
-    let mut body = json!({ "toolCallId": id, "isValidated": way != Word::No });
-    if way == (Word::Yes { edited: Some(true) }) {
+async fn decide(client: &Client, id: &str, way: SeenVerdict, in_batch: bool) -> SeenVerdict {
+    let mut body = json!({ "toolCallId": id, "isValidated": way != SeenVerdict::No });
+    if way == (SeenVerdict::Yes { edited: Some(true) }) {
         body["validatedInputs"] = json!({ "note": "edited" });
     }
     let (status, reported) = if in_batch {
@@ -101,34 +102,34 @@ async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
     };
     match (status, reported["error"]["code"].as_str()) {
         (200 | 202, None) => way,
-        (409, Some("already_decided")) => Word::of_decision(&reported["error"]["details"]["decision"]),
+        (409, Some("already_decided")) => SeenVerdict::of_decision(&reported["error"]["details"]["decision"]),
         other => panic!("{other:?}: {reported}"),
     }
 }
 
 /// Reads the call over one of the routes that show it.
-async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static str, Word) {
+async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static str, SeenVerdict) {
     let messages = async |format: &str| {
         let found = client.get(&format!("/threads/{thread}/messages{format}")).await.body;
         found.list("results").last().unwrap().clone()
     };
     match n % 4 {
-        0 => ("call", Word::of_call(&client.call(id).await)),
+        0 => ("call", SeenVerdict::of_call(&client.call(id).await)),
         1 => {
             let answer = messages("").await;
             let parts = answer.list("parts").clone();
             let call = parts.iter().find(|part| part["type"] == "tool_call").unwrap();
-            ("messages", Word::of_call(&call["tool_call"]))
+            ("messages", SeenVerdict::of_call(&call["tool_call"]))
         }
-        2 => ("v4", Word::of_annotation(&messages("?format=v4").await["annotations"][0]["validated"])),
+        2 => ("v4", SeenVerdict::of_annotation(&messages("?format=v4").await["annotations"][0]["validated"])),
         _ => {
             let answer = messages("?format=ui-v6").await;
             let parts = answer.list("parts").clone();
             let call = parts.iter().find(|part| part["toolCallId"] == id).unwrap();
             let word = match call["approval"].get("approved") {
-                None => Word::Pending,
-                Some(Value::Bool(true)) => Word::Yes { edited: None },
-                Some(_) => Word::No,
+                None => SeenVerdict::Pending,
+                Some(Value::Bool(true)) => SeenVerdict::Yes { edited: None },
+                Some(_) => SeenVerdict::No,
             };
             ("ui-v6", word)
         }
@@ -182,7 +183,7 @@ async fn on_postgres_three_processes_never_show_two_decisions_of_one_call() {
         let thread = client.thread().await;
         let id = deployment.hold(client, &thread, &n.to_string()).await;
         let seen = round(&servers, &thread, &id, n).await;
-        pending += seen.iter().filter(|seen| seen.word == Word::Pending).count();
+        pending += seen.iter().filter(|seen| seen.word == SeenVerdict::Pending).count();
         let decided: Vec<_> = seen.iter().filter(|seen| seen.word.is_of_a_decision()).collect();
         let first = decided.iter().min_by_key(|seen| seen.answered).unwrap();
         for later in seen.iter().filter(|later| later.requested > first.answered) {
@@ -196,7 +197,7 @@ async fn on_postgres_three_processes_never_show_two_decisions_of_one_call() {
         let stored = format!("SELECT verdict, edited FROM decisions WHERE tool_call_id = '{id}'");
         let [stored] = &deployment.rows().await.all(&stored).await[..] else { panic!("one decision") };
         let stored = json!({ "decision": stored["verdict"], "edited": stored["edited"] });
-        assert_eq!(Word::of_decision(&stored), full.word);
+        assert_eq!(SeenVerdict::of_decision(&stored), full.word);
     }
     assert!(pending > 0, "no read came before the decision, so the test observed no race");
     let ran = deployment.ledger().into_iter().filter(|line| !line.ends_with(" done")).count();

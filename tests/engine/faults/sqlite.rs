@@ -11,12 +11,12 @@ const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
 
 /// A server with a simulated full disk: the file size limit of its process is reached, and the signal that
 /// would end the process is ignored.
-struct Full {
+struct FullDisk {
     deployment: Deployment,
     server: Process,
 }
 
-impl Full {
+impl FullDisk {
     async fn start(settings: &[(&str, &str)]) -> Self {
         let deployment = Deployment::on_sqlite();
         let plain = deployment.command("1s");
@@ -55,7 +55,7 @@ impl Full {
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered() {
-    let full = Full::start(&[]).await;
+    let full = FullDisk::start(&[]).await;
     let (deployment, client) = (&full.deployment, &full.server.client);
     deployment.release();
     let thread = client.thread().await;
@@ -78,7 +78,7 @@ async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_room() {
-    let full = Full::start(&[]).await;
+    let full = FullDisk::start(&[]).await;
     let (deployment, client) = (&full.deployment, &full.server.client);
     deployment.release();
     let thread = client.thread().await;
@@ -102,7 +102,7 @@ async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_r
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
-    let full = Full::start(&[("HOLDPOINT_APPROVAL__LEASE", "20s")]).await;
+    let full = FullDisk::start(&[("HOLDPOINT_APPROVAL__LEASE", "20s")]).await;
     let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let id = deployment.hold(client, &thread, "10").await;
@@ -121,7 +121,7 @@ async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
 
 #[tokio::test]
 async fn on_sqlite_with_a_disk_that_stays_full_the_outcome_becomes_unknown() {
-    let full = Full::start(&[]).await;
+    let full = FullDisk::start(&[]).await;
     let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let id = deployment.hold(client, &thread, "10").await;
@@ -140,7 +140,7 @@ async fn on_sqlite_with_a_disk_that_stays_full_the_outcome_becomes_unknown() {
 
 #[tokio::test]
 async fn on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_with_room() {
-    let full = Full::start(&[]).await;
+    let full = FullDisk::start(&[]).await;
     let (deployment, client) = (&full.deployment, &full.server.client);
     let thread = client.thread().await;
     let fill = async {

@@ -12,15 +12,15 @@ const ROUNDS: usize = 6;
 
 /// One of three decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum DecisionKind {
     Approve,
     Reject,
     Edit,
 }
 
-async fn decide(client: &Client, id: &str, way: Way, edited: &str) -> Answer {
-    let mut body = json!({ "toolCallId": id, "isValidated": way != Way::Reject });
-    if way == Way::Edit {
+async fn decide(client: &Client, id: &str, way: DecisionKind, edited: &str) -> Answer {
+    let mut body = json!({ "toolCallId": id, "isValidated": way != DecisionKind::Reject });
+    if way == DecisionKind::Edit {
         body["validatedInputs"] = json!({ "note": edited });
     }
     client.validate(&body).await
@@ -49,7 +49,7 @@ async fn on_postgres_fifty_decisions_over_two_processes_have_one_effect_and_get_
         let id = deployment.hold(client, &client.thread().await, &note).await;
         let deciders = (0..DECIDERS).map(|n| {
             // Timing determines the first decider; the rotation starts at another decision in each round.
-            let way = [Way::Approve, Way::Reject, Way::Edit][(n / 2 + round) % 3];
+            let way = [DecisionKind::Approve, DecisionKind::Reject, DecisionKind::Edit][(n / 2 + round) % 3];
             let (client, id, edited) = (&servers[n % 2].client, &id, &edited);
             async move { (way, decide(client, id, way, edited).await) }
         });
@@ -61,18 +61,18 @@ async fn on_postgres_fifty_decisions_over_two_processes_have_one_effect_and_get_
         let [decided] = decided[..] else { panic!("one decision, not {decided:?}") };
         let edit = decided["edited"] == true || decided["edited"] == 1;
         let won = match decided.text("verdict") {
-            "reject" => Way::Reject,
-            _ if edit => Way::Edit,
-            _ => Way::Approve,
+            "reject" => DecisionKind::Reject,
+            _ if edit => DecisionKind::Edit,
+            _ => DecisionKind::Approve,
         };
         match won {
-            Way::Reject => {}
-            Way::Approve => effects.push(format!("transfer {note}")),
-            Way::Edit => effects.push(format!("transfer {edited}")),
+            DecisionKind::Reject => {}
+            DecisionKind::Approve => effects.push(format!("transfer {note}")),
+            DecisionKind::Edit => effects.push(format!("transfer {edited}")),
         }
         let (same, others): (Vec<_>, Vec<_>) = answers.iter().partition(|(way, _)| *way == won);
         let outcome = &same[0].1.body;
-        assert_eq!(outcome["state"], if won == Way::Reject { "rejected" } else { "succeeded" });
+        assert_eq!(outcome["state"], if won == DecisionKind::Reject { "rejected" } else { "succeeded" });
         assert!(same.iter().all(|(_, answer)| (answer.status, &answer.body) == (200, outcome)), "{same:?}");
         let fresh = same.iter().filter(|(_, answer)| answer.header("idempotent-replayed").is_none());
         assert_eq!(fresh.count(), 1, "exactly one request decided");

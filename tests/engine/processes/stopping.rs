@@ -85,12 +85,12 @@ async fn a_turn_that_outlasts_the_grace_period_keeps_its_text_and_is_resumed_by_
 }
 
 /// A request of which half has been sent.
-struct Half {
+struct HalfSentRequest {
     socket: TcpStream,
     rest: Vec<u8>,
 }
 
-impl Half {
+impl HalfSentRequest {
     async fn send(client: &Client, path: &str, body: &Value) -> Self {
         let address = client.base.trim_start_matches("http://");
         let body = body.to_string();
@@ -136,9 +136,9 @@ async fn a_stopping_server_accepts_a_decision_and_begins_neither_the_tool_nor_a_
         // A running tool keeps the server from exiting.
         deployment.wait_started(&["transfer 10"]).await;
         let yes = json!({ "toolCallId": id, "isValidated": true });
-        let decision = Half::send(client, "/qa/validate_tool", &yes).await;
+        let decision = HalfSentRequest::send(client, "/qa/validate_tool", &yes).await;
         let path = format!("/qa/chat_streamed/{idle}");
-        let turn = Half::send(client, &path, &json!({ "content": "hello there" })).await;
+        let turn = HalfSentRequest::send(client, &path, &json!({ "content": "hello there" })).await;
         stop(&server).await;
         let (status, refused) = turn.finish().await;
         assert_eq!((status, &refused["error"]["code"]), (503, &json!("unavailable")), "{refused}");
@@ -172,7 +172,7 @@ async fn on_postgres_a_request_that_awaits_another_process_does_not_delay_shutdo
     let (runs, _, id) = deployment.in_mid_tool().await;
     let leaves = deployment.start_with("1h", &[SHORT]);
     let yes = json!({ "toolCallId": id, "isValidated": true });
-    let waits = Half::send(&leaves.client, "/qa/validate_tool", &yes).await;
+    let waits = HalfSentRequest::send(&leaves.client, "/qa/validate_tool", &yes).await;
     stop(&leaves).await;
     let (status, reported) = waits.finish().await;
     assert_eq!((status, &reported["state"]), (202, &json!("executing")), "{reported}");

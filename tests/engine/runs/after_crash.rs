@@ -26,13 +26,13 @@ async fn allow_going_on(deployment: &Deployment, rows: &Rows) {
 }
 
 /// An approved transfer whose tool has started, and waits for a permit.
-struct Begun {
+struct StartedTransfer {
     thread: String,
     id: String,
     run: String,
 }
 
-impl Begun {
+impl StartedTransfer {
     async fn at(deployment: &Deployment, client: &Client) -> Self {
         let thread = client.thread().await;
         let id = deployment.hold(client, &thread, "10").await;
@@ -79,7 +79,7 @@ async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_
 async fn after_a_kill_while_the_approved_tool_runs_the_server_resumes_with_an_unknown_outcome() {
     let deployment = Deployment::new().await;
     let mut server = deployment.start("0s");
-    let Begun { thread, id, run } = Begun::at(&deployment, &server.client).await;
+    let StartedTransfer { thread, id, run } = StartedTransfer::at(&deployment, &server.client).await;
     server.kill();
 
     let server = deployment.start("0s");
@@ -93,7 +93,7 @@ async fn after_a_kill_while_the_approved_tool_runs_the_server_resumes_with_an_un
 async fn a_stopping_process_leaves_the_run_to_the_next_process() {
     let deployment = Deployment::new().await;
     let mut server = deployment.start("0s");
-    let Begun { thread, run, .. } = Begun::at(&deployment, &server.client).await;
+    let StartedTransfer { thread, run, .. } = StartedTransfer::at(&deployment, &server.client).await;
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
@@ -113,7 +113,7 @@ async fn a_stopping_process_leaves_the_run_to_the_next_process() {
 async fn on_postgres_another_process_resumes_the_run_of_a_killed_one() {
     let deployment = Deployment::on_postgres().await;
     let (mut dead, other) = (deployment.start("0s"), deployment.start("0s"));
-    let Begun { thread, run, .. } = Begun::at(&deployment, &dead.client).await;
+    let StartedTransfer { thread, run, .. } = StartedTransfer::at(&deployment, &dead.client).await;
     dead.kill();
     run_becomes(&other.client, &run, "completed").await;
     assert_eq!(last_words(&other.client, &thread).await, UNKNOWN);

@@ -272,16 +272,16 @@ impl Connection {
         };
         state(ResponseState::Sent);
         match played {
-            Ok(Then::Close) => drop(write),
+            Ok(ConnectionEnd::Close) => drop(write),
             // Dropping one half would close the connection cleanly.
-            Ok(Then::Vanish) => return write.forget(),
+            Ok(ConnectionEnd::Vanish) => return write.forget(),
             Err(_) => return state(ResponseState::Left),
         }
         gone(&mut read).await;
         state(ResponseState::Done);
     }
 
-    async fn play(&self, write: &mut OwnedWriteHalf, reply: Reply) -> std::io::Result<Then> {
+    async fn play(&self, write: &mut OwnedWriteHalf, reply: Reply) -> std::io::Result<ConnectionEnd> {
         if let Some(head) = reply.head {
             write.write_all(format!("{head}\r\n").as_bytes()).await?;
         }
@@ -297,16 +297,16 @@ impl Connection {
                         chunk(write, piece.as_bytes()).await?;
                     }
                 }
-                Act::Reset => return write.as_ref().set_zero_linger().map(|()| Then::Vanish),
-                Act::Cut => return Ok(Then::Close),
+                Act::Reset => return write.as_ref().set_zero_linger().map(|()| ConnectionEnd::Vanish),
+                Act::Cut => return Ok(ConnectionEnd::Close),
             }
         }
-        write.write_all(b"0\r\n\r\n").await.map(|()| Then::Close)
+        write.write_all(b"0\r\n\r\n").await.map(|()| ConnectionEnd::Close)
     }
 }
 
 /// The end of a connection after its response.
-enum Then {
+enum ConnectionEnd {
     Close,
     Vanish,
 }

@@ -99,7 +99,7 @@ pub use terminal::{Ended, Pty, holdpoint};
 pub use tools::{ChangedPay, Count, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub use upstream::{RecordedRequest, Upstream};
 pub use valid_history::rules::is_id_for_all;
-pub use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
+pub use valid_history::{Conversation, Entry, Speaker, conversation, valid_question, valid_request};
 pub use wires::{Ending, ScriptedAnswer, Wire};
 
 /// The answer for a call whose outcome is unknown.

@@ -22,62 +22,98 @@ pub enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, How, &str); 28] = [
-    (Purpose::Count, How::Contains, "pg_stat_statements"),
-    (Purpose::Frame, How::Begins, "BEGIN"),
-    (Purpose::Frame, How::Begins, "COMMIT"),
-    (Purpose::Frame, How::Begins, "ROLLBACK"),
-    (Purpose::Frame, How::Begins, "SET "),
-    (Purpose::Frame, How::Begins, "PRAGMA "),
-    (Purpose::Frame, How::Begins, "DEALLOCATE"),
+const KNOWN: [(Purpose, TextMatch, &str); 28] = [
+    (Purpose::Count, TextMatch::Contains, "pg_stat_statements"),
+    (Purpose::Frame, TextMatch::Begins, "BEGIN"),
+    (Purpose::Frame, TextMatch::Begins, "COMMIT"),
+    (Purpose::Frame, TextMatch::Begins, "ROLLBACK"),
+    (Purpose::Frame, TextMatch::Begins, "SET "),
+    (Purpose::Frame, TextMatch::Begins, "PRAGMA "),
+    (Purpose::Frame, TextMatch::Begins, "DEALLOCATE"),
     // The time and the settings of a writing transaction.
-    (Purpose::Frame, How::Contains, "set_config("),
+    (Purpose::Frame, TextMatch::Contains, "set_config("),
     // The time of a view.
-    (Purpose::Frame, How::Begins, "SELECT (EXTRACT(EPOCH FROM clock_timestamp())"),
+    (Purpose::Frame, TextMatch::Begins, "SELECT (EXTRACT(EPOCH FROM clock_timestamp())"),
     // The lock of a pass, the pass, and the last number.
-    (Purpose::Numbering, How::Contains, "event_sequence"),
+    (Purpose::Numbering, TextMatch::Contains, "event_sequence"),
     // The users and roles that new events touch.
-    (Purpose::Numbering, How::Begins, "SELECT DISTINCT tenant_id, user_id, NULL AS role FROM"),
+    (Purpose::Numbering, TextMatch::Begins, "SELECT DISTINCT tenant_id, user_id, NULL AS role FROM"),
     // A listening connection shows that it is alive.
-    (Purpose::Numbering, How::Begins, r#"LISTEN "holdpoint_events""#),
+    (Purpose::Numbering, TextMatch::Begins, r#"LISTEN "holdpoint_events""#),
     // The sweeper and the resumer: whether there is work.
-    (Purpose::Look, How::Contains, r#"AS "unanswered""#),
-    (Purpose::Look, How::Contains, r#"AS "children""#),
+    (Purpose::Look, TextMatch::Contains, r#"AS "unanswered""#),
+    (Purpose::Look, TextMatch::Contains, r#"AS "children""#),
     // The sweeper: executing calls with an ended lease, calls whose owner did not report in time, approved calls past their start deadline, approved
     // calls that no process has claimed, pending calls past their deadline, and those to remind of or to escalate.
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."lease_until" FROM"#),
     (
         Purpose::Look,
-        How::Begins,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."lease_until" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
         r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."result_deadline" FROM"#,
     ),
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."start_deadline" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."decided_at" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."remind_at" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."start_deadline" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."decided_at" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."remind_at" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#,
+    ),
     // The sweeper: links of messages that have expired.
-    (Purpose::Look, How::Begins, r#"DELETE FROM "holdpoint"."links""#),
+    (Purpose::Look, TextMatch::Begins, r#"DELETE FROM "holdpoint"."links""#),
     // The sweeper: sign-ins whose time is over.
-    (Purpose::Look, How::Begins, r#"DELETE FROM "holdpoint"."sign_ins""#),
+    (Purpose::Look, TextMatch::Begins, r#"DELETE FROM "holdpoint"."sign_ins""#),
     // The sweeper: turns with an ended lease.
-    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE "runs"."status" ="#,
+    ),
     // The sweeper: interrupted calls whose tool may know the outcome.
     (
         Purpose::Look,
-        How::Begins,
+        TextMatch::Begins,
         r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."name", "tool_calls"."schema_hash", "tool_calls"."exec_id""#,
     ),
     // The sweeper: work of MCP servers that no process polls.
-    (Purpose::Look, How::Contains, r#"ORDER BY "tool_calls"."polled_until""#),
+    (Purpose::Look, TextMatch::Contains, r#"ORDER BY "tool_calls"."polled_until""#),
     // The resumer: delegated calls whose child needs an action, and runs to resume.
-    (Purpose::Look, How::Begins, r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."child_run_id" FROM"#),
-    (Purpose::Look, How::Begins, r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE (server_resumes"#),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."child_run_id" FROM"#,
+    ),
+    (
+        Purpose::Look,
+        TextMatch::Begins,
+        r#"SELECT "runs"."run_id" FROM "holdpoint"."runs" WHERE (server_resumes"#,
+    ),
 ];
 
 /// How a text shows its purpose.
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum TextMatch {
     Begins,
     Contains,
 }
@@ -85,8 +121,8 @@ enum How {
 impl Purpose {
     pub(super) fn of(text: &str) -> Self {
         let known = KNOWN.iter().find(|(_, how, words)| match how {
-            How::Begins => text.starts_with(words),
-            How::Contains => text.contains(words),
+            TextMatch::Begins => text.starts_with(words),
+            TextMatch::Contains => text.contains(words),
         });
         known.map_or(Self::Work, |(purpose, ..)| *purpose)
     }

@@ -9,9 +9,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 /// The server over HTTP (`tests/mcp/exact.mjs`). Dropping it kills the process.
-struct Exact(Child);
+struct ExactServer(Child);
 
-impl Drop for Exact {
+impl Drop for ExactServer {
     fn drop(&mut self) {
         let _gone = self.0.kill().and_then(|()| self.0.wait());
     }
@@ -77,7 +77,7 @@ async fn numbers_and_repeated_keys_of_a_result_are_kept_as_a_text_over_http() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut node = Command::new("node");
     node.arg(packages().join("exact.mjs")).arg(port.to_string()).stdin(Stdio::null());
-    let _exact = Exact(node.spawn().unwrap());
+    let _exact = ExactServer(node.spawn().unwrap());
     let entry = entry(&json!({ "name": "s", "url": format!("http://127.0.0.1:{port}/mcp") }));
     let server = Box::pin(Embedded::with(|config: &mut Config| {
         config.egress.allow = vec!["127.0.0.1".to_owned()];

@@ -21,13 +21,13 @@ impl Drop for Listening {
 }
 
 /// A process of holdpoint that is connected to a server which floods in this way.
-struct Flood {
+struct FloodedProcess {
     dir: TempDir,
     process: Process,
     _listening: Option<Listening>,
 }
 
-impl Flood {
+impl FloodedProcess {
     async fn over_stdio(mode: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let args = format!("[{:?}, {mode:?}]", packages().join("flood.mjs"));
@@ -76,7 +76,7 @@ fn read(file: &Path) -> Option<Value> {
 }
 
 /// Asserts the memory bound.
-async fn check(name: &str, flood: Flood) -> (Flood, Value) {
+async fn check(name: &str, flood: FloodedProcess) -> (FloodedProcess, Value) {
     let (done, growth) = flood.endured().await;
     eprintln!("{name}: {} MiB, {done}", growth >> 10);
     assert!(growth <= GROWTH_KIB, "{name}: {growth} KiB, {done}");
@@ -86,7 +86,7 @@ async fn check(name: &str, flood: Flood) -> (Flood, Value) {
 #[tokio::test]
 async fn requests_that_a_server_does_not_read_the_answers_to_take_no_memory() {
     for mode in ["ping", "cancelled"] {
-        let (_flood, done) = check(mode, Flood::over_stdio(mode).await).await;
+        let (_flood, done) = check(mode, FloodedProcess::over_stdio(mode).await).await;
         assert!(done["sent"].as_u64().unwrap() < 100_000, "{mode}: the server has to wait, {done}");
     }
 }
@@ -94,27 +94,27 @@ async fn requests_that_a_server_does_not_read_the_answers_to_take_no_memory() {
 #[tokio::test]
 async fn requests_without_an_end_take_no_memory() {
     for mode in ["ping-read", "sampling", "elicitation", "long-elicitation"] {
-        check(mode, Flood::over_stdio(mode).await).await;
+        check(mode, FloodedProcess::over_stdio(mode).await).await;
     }
 }
 
 #[tokio::test]
 async fn messages_that_nobody_asked_for_take_no_memory() {
     for mode in ["ids", "notifications", "stderr"] {
-        check(mode, Flood::over_stdio(mode).await).await;
+        check(mode, FloodedProcess::over_stdio(mode).await).await;
     }
 }
 
 #[tokio::test]
 async fn requests_on_a_stream_whose_answers_are_not_taken_take_no_memory() {
     for mode in ["ping", "long-elicitation", "ids"] {
-        check(mode, Flood::over_http(mode).await).await;
+        check(mode, FloodedProcess::over_http(mode).await).await;
     }
 }
 
 #[tokio::test]
 async fn streams_that_end_at_once_are_opened_again_slowly() {
-    let (flood, done) = check("retry", Flood::over_http("retry").await).await;
+    let (flood, done) = check("retry", FloodedProcess::over_http("retry").await).await;
     // A burst, and one each second.
     assert!(done["streams"].as_u64().unwrap() < 100, "{done}");
     let lines = flood.log().matches("ends its streams too often").count();
@@ -123,7 +123,7 @@ async fn streams_that_end_at_once_are_opened_again_slowly() {
 
 #[tokio::test]
 async fn definitions_with_many_patterns_are_left_out_before_they_are_compiled() {
-    let (flood, _) = check("patterns", Flood::over_stdio("patterns").await).await;
+    let (flood, _) = check("patterns", FloodedProcess::over_stdio("patterns").await).await;
     tool(&flood.process.client, "s__act").await;
     assert!(flood.log().contains("its schema has more than 64 patterns"));
     assert!(flood.log().contains("its last tools are left out"));
@@ -131,7 +131,7 @@ async fn definitions_with_many_patterns_are_left_out_before_they_are_compiled() 
 
 #[tokio::test]
 async fn the_log_counts_the_lines_about_a_server_beyond_the_first() {
-    let (flood, _) = check("flip", Flood::over_stdio("flip").await).await;
+    let (flood, _) = check("flip", FloodedProcess::over_stdio("flip").await).await;
     let log = flood.log();
     let lines = log.lines().filter(|line| line.contains("MCP server")).count();
     assert!((20..80).contains(&lines), "{lines} lines");

@@ -10,18 +10,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The server over HTTP. Dropping it kills the process.
-pub(super) struct Odd {
+pub(super) struct OddServer {
     child: Child,
     port: u16,
 }
 
-impl Drop for Odd {
+impl Drop for OddServer {
     fn drop(&mut self) {
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-impl Odd {
+impl OddServer {
     pub(super) async fn start(state: &Value) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut node = Command::new("node");
@@ -74,7 +74,7 @@ fn unknown(said: &str) -> String {
 
 #[tokio::test]
 async fn each_part_of_a_result_that_can_be_read_counts_and_the_connection_stays() {
-    let odd = Odd::start(&json!({})).await;
+    let odd = OddServer::start(&json!({})).await;
     let server = odd.server().await;
     let shipped = json!({ "type": "text", "text": "order 5 shipped" });
     let with = |part: Value| json!({ "content": [shipped, part] });
@@ -132,7 +132,7 @@ async fn each_part_of_a_result_that_can_be_read_counts_and_the_connection_stays(
 
 #[tokio::test]
 async fn the_words_of_a_server_are_in_the_outcome_and_its_status_does_not_end_the_connection() {
-    let odd = Odd::start(&json!({})).await;
+    let odd = OddServer::start(&json!({})).await;
     let server = odd.server().await;
     let error = |code: i64, message: &str, data: Value| json!({ "error": { "code": code, "message": message, "data": data } });
     let failed = |why: &str| ("failed", format!("The tool failed: {why}"));
@@ -197,7 +197,7 @@ async fn the_words_of_a_server_are_in_the_outcome_and_its_status_does_not_end_th
 
 #[tokio::test]
 async fn the_model_and_the_page_read_the_words_of_a_server_about_an_unknown_outcome() {
-    let odd = Odd::start(&json!({})).await;
+    let odd = OddServer::start(&json!({})).await;
     let server = odd.server().await;
     let thread = server.client.thread().await;
     let input = json!({ "error": { "code": -32603, "message": "fetch failed" } });
@@ -239,7 +239,7 @@ async fn a_tool_whose_definition_cannot_be_read_is_left_out_by_its_name_and_the_
         json!("a text"),
         json!({ "inputSchema": { "type": "object" } }),
     ]);
-    let odd = Odd::start(&json!({ "tools": tools })).await;
+    let odd = OddServer::start(&json!({ "tools": tools })).await;
     let dir = tempfile::tempdir().unwrap();
     let toml = format!(
         "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\nurl = \"{}\"\n\
@@ -295,7 +295,7 @@ async fn the_title_that_a_server_gives_a_tool_is_on_the_card_with_its_name() {
     let tool_with = |title: &str| json!({ "name": "branch_del", "title": title, "description": "Deletes it.", "inputSchema": { "type": "object" } });
     let mut act = tool_with("Act");
     act["name"] = json!("act");
-    let odd = Odd::start(&json!({ "tools": [tool_with("Delete {a} branch\u{202e}"), act] })).await;
+    let odd = OddServer::start(&json!({ "tools": [tool_with("Delete {a} branch\u{202e}"), act] })).await;
     let server = odd.server().await;
     hold(&server, "s__branch_del", &json!({})).await;
     hold(&server, "s__act", &json!({})).await;
@@ -310,7 +310,7 @@ async fn the_title_that_a_server_gives_a_tool_is_on_the_card_with_its_name() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_listing_leaves_the_connection_and_its_tools() {
-    let odd = Odd::start(&json!({ "listing": 500 })).await;
+    let odd = OddServer::start(&json!({ "listing": 500 })).await;
     let entry = entry(&json!({ "name": "s", "url": odd.url("mcp") }));
     let server = Box::pin(Embedded::with(|config: &mut Config| {
         config.egress.allow = vec!["127.0.0.1".to_owned()];
@@ -326,7 +326,7 @@ async fn an_answer_that_is_no_listing_leaves_the_connection_and_its_tools() {
 
 #[tokio::test]
 async fn a_call_that_met_the_end_of_its_session_is_made_once_in_the_next_one() {
-    let odd = Odd::start(&json!({ "sessions": true })).await;
+    let odd = OddServer::start(&json!({ "sessions": true })).await;
     let server = odd.server().await;
     let id = hold(&server, "s__act", &json!({ "note": "a" })).await;
     odd.set(&json!({ "forget": true })).await;
@@ -349,7 +349,7 @@ async fn a_call_that_met_the_end_of_its_session_is_made_once_in_the_next_one() {
 
 #[tokio::test]
 async fn a_session_whose_end_has_another_status_is_followed_by_the_next_one() {
-    let odd = Odd::start(&json!({ "sessions": true, "stale": 400 })).await;
+    let odd = OddServer::start(&json!({ "sessions": true, "stale": 400 })).await;
     let server = odd.server().await;
     odd.set(&json!({ "forget": true })).await;
     let call = approved(&server, "s__act", &json!({ "note": "a" })).await;
@@ -365,7 +365,7 @@ async fn a_session_whose_end_has_another_status_is_followed_by_the_next_one() {
 
 #[tokio::test]
 async fn a_token_that_was_replaced_in_its_file_is_used_without_a_restart() {
-    let odd = Odd::start(&json!({ "token": "Bearer first-token" })).await;
+    let odd = OddServer::start(&json!({ "token": "Bearer first-token" })).await;
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "Bearer first-token\n").unwrap();

@@ -1,7 +1,7 @@
 //! The whole server against an independent implementation of a model server, on each wire that it supports.
 
 use crate::support::wires::on_each_wire;
-use crate::support::{Aimock, By, Entry, Home, JsonFields, Process, RecordedRequest, Wire};
+use crate::support::{Aimock, Entry, Home, JsonFields, Process, RecordedRequest, Speaker, Wire};
 use serde_json::{Value, json};
 
 async fn start(wire: Wire) -> (Home, Aimock, Process) {
@@ -29,11 +29,11 @@ fn finish(wire: Wire, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<RecordedR
 }
 
 fn user(text: &str) -> Entry {
-    Entry::Words { by: By::User, text: text.to_owned() }
+    Entry::Words { by: Speaker::User, text: text.to_owned() }
 }
 
 fn model(text: &str) -> Entry {
-    Entry::Words { by: By::Model, text: text.to_owned() }
+    Entry::Words { by: Speaker::Model, text: text.to_owned() }
 }
 
 async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues(wire: Wire) {
@@ -125,7 +125,9 @@ async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchang
     assert_eq!((answers.len(), silence, question), (2, &model("(no reply)"), &user("hello")));
     let (same, new) = after.split_at(before.len());
     assert_eq!(same, before);
-    let [output, Entry::Words { by: By::User, text: note }, silence, again] = new else { panic!("{new:#?}") };
+    let [output, Entry::Words { by: Speaker::User, text: note }, silence, again] = new else {
+        panic!("{new:#?}")
+    };
     assert!(note.starts_with("[tool outcome] delete_file, call "), "{note}");
     assert!(note.ends_with("Tool execution rejected by user. Reason: I need it."), "{note}");
     assert_eq!((output, silence, again), (&model("Hello there."), &model("(no reply)"), &user("hello")));

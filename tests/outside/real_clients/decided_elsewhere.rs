@@ -16,7 +16,7 @@ pub(super) const DECISION: &str = "data-tool-decision";
 
 /// How a call is decided outside the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum OutsideDecision {
     Approve,
     Edit,
     Reject,
@@ -24,30 +24,36 @@ pub(super) enum How {
     Cancel,
 }
 
-pub(super) const ALL: [How; 5] = [How::Approve, How::Edit, How::Reject, How::Expire, How::Cancel];
+pub(super) const ALL: [OutsideDecision; 5] = [
+    OutsideDecision::Approve,
+    OutsideDecision::Edit,
+    OutsideDecision::Reject,
+    OutsideDecision::Expire,
+    OutsideDecision::Cancel,
+];
 
-pub(super) async fn decide(app: &Embedded, call: &str, how: How) {
+pub(super) async fn decide(app: &Embedded, call: &str, how: OutsideDecision) {
     let body = |yes: bool| json!({ "toolCallId": call, "isValidated": yes });
     let answer = match how {
-        How::Approve => app.client.validate(&body(true)).await,
-        How::Edit => {
+        OutsideDecision::Approve => app.client.validate(&body(true)).await,
+        OutsideDecision::Edit => {
             let mut edit = body(true);
             edit["validatedInputs"] = json!({ "note": "7" });
             app.client.validate(&edit).await
         }
-        How::Reject => {
+        OutsideDecision::Reject => {
             let mut no = body(false);
             no["reason"] = json!("too much");
             app.client.validate(&no).await
         }
-        How::Expire => {
+        OutsideDecision::Expire => {
             let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{call}'");
             assert_eq!(app.rows.change(&end).await, Ok(1));
             let late = app.client.validate(&body(true)).await;
             late.failed_with(409, "expired");
             return;
         }
-        How::Cancel => app.client.post(&format!("/tool_calls/{call}/cancel"), &Value::Null).await,
+        OutsideDecision::Cancel => app.client.post(&format!("/tool_calls/{call}/cancel"), &Value::Null).await,
     };
     assert_eq!(answer.status, 200, "{how:?} {:?}", answer.body);
 }
@@ -155,7 +161,8 @@ async fn a_page_that_continues_receives_the_decision_that_came_from_elsewhere() 
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
         assert_eq!(page.invalid.is_some(), version == Version::V6, "{:?} {how:?}", page.invalid);
         // A page of 4 gets the inputs of an edit as data. The row of a call that expires gets another deadline here.
-        let differs = how == How::Expire || (version == Version::V4 && how == How::Edit);
+        let differs =
+            how == OutsideDecision::Expire || (version == Version::V4 && how == OutsideDecision::Edit);
         let outside = if differs { vec![call.clone()] } else { vec![] };
         page.equals_reload_but_for(&app, &outside).await;
         is_right_after_a_reload(&app, &page, &call).await;
@@ -177,7 +184,7 @@ async fn an_answer_that_came_too_late_is_marked() {
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, true).await);
         assert_eq!(page.text(), "I will pay. Done.");
         let part = page.last().list("parts").iter().find(|part| part["toolCallId"] == call);
-        let runs = matches!(how, How::Approve | How::Edit);
+        let runs = matches!(how, OutsideDecision::Approve | OutsideDecision::Edit);
         if version == Version::V7 {
             assert_eq!(page.invalid, None, "{how:?} {yes}");
             assert_eq!(part.unwrap()["approval"]["approved"], runs);
@@ -201,7 +208,7 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_
         decide(&app, &call, how).await;
         let answer = app.client.validate(&json!({ "toolCallId": call, "isValidated": yes })).await;
         // The same answer as the one in force is no late one.
-        let agrees = (how == How::Approve && yes) || (how == How::Reject && !yes);
+        let agrees = (how == OutsideDecision::Approve && yes) || (how == OutsideDecision::Reject && !yes);
         assert_eq!(answer.status, if agrees { 200 } else { 409 }, "{:?}", answer.body);
         match version {
             Version::V4 => page.resume().await,
@@ -213,14 +220,17 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_
             page.states(),
             [if version == Version::V4 {
                 "result"
-            } else if matches!(how, How::Approve | How::Edit) {
+            } else if matches!(how, OutsideDecision::Approve | OutsideDecision::Edit) {
                 "output-available"
             } else {
                 "output-error"
             }]
         );
         is_right_after_a_reload(&app, &page, &call).await;
-        assert_eq!(app.ledger.lines().len(), usize::from(matches!(how, How::Approve | How::Edit)));
+        assert_eq!(
+            app.ledger.lines().len(),
+            usize::from(matches!(how, OutsideDecision::Approve | OutsideDecision::Edit))
+        );
     }
 }
 
@@ -244,7 +254,7 @@ async fn a_page_that_continues_receives_the_end_of_its_card_once() {
     for (version, flags) in PAGES {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
-        decide(&app, &call, How::Reject).await;
+        decide(&app, &call, OutsideDecision::Reject).await;
         page.send("and?").await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
@@ -323,7 +333,7 @@ async fn a_page_without_the_call_in_its_last_message_receives_the_end_of_the_ear
         let call = page.first();
         page.send("never mind").await;
         page.posted_times(2);
-        decide(&app, &call, How::Reject).await;
+        decide(&app, &call, OutsideDecision::Reject).await;
         if version == Version::V4 {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;

@@ -1,7 +1,7 @@
 //! Pending calls on a page of AI SDK 4, for each way to resume after a decision.
 
 use super::output::{Piece, read, step};
-use super::page::{POST, Page, Shown, Version, calls, reload};
+use super::page::{POST, Page, ShownCall, Version, calls, reload};
 use crate::support::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
 
 /// The only call of a message, as the page shows it.
 fn shown(message: &Value) -> (String, Value) {
-    let [Shown { state, output, .. }] = &calls(message)[..] else { panic!("{message}") };
+    let [ShownCall { state, output, .. }] = &calls(message)[..] else { panic!("{message}") };
     (state.clone(), output.clone())
 }
 

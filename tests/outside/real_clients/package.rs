@@ -1,7 +1,7 @@
 //! The functions of `@holdpoint/page` over the messages of pages of AI SDK 5 to 7. The package is installed from its
 //! tarball.
 
-use super::decided_elsewhere::{ALL, DECISION, HOLD, How, decide, in_force};
+use super::decided_elsewhere::{ALL, DECISION, HOLD, OutsideDecision, decide, in_force};
 use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::page::{Page, Version};
@@ -76,7 +76,7 @@ async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
         decide(&app, &call, how).await;
         page.answer(&call, yes).await;
         page.posted_times(2);
-        let contradicts = yes != matches!(how, How::Approve | How::Edit);
+        let contradicts = yes != matches!(how, OutsideDecision::Approve | OutsideDecision::Edit);
         assert_eq!(
             (page.listed("late"), page.needs_reload()),
             (vec![call.as_str()], contradicts && dialect == "ui-v6")
@@ -140,7 +140,7 @@ async fn an_answer_of_the_page_gives_way_to_the_stored_decision() {
         let (app, mut page) = held_call(version, &two, &on(dialect)).await;
         let first = page.first();
         page.answer(&first, true).await;
-        decide(&app, &first, How::Reject).await;
+        decide(&app, &first, OutsideDecision::Reject).await;
         page.load_stored().await;
         assert_eq!(page.states(), ["output-denied", "approval-requested"]);
         assert_eq!((page.listed("pending").len(), page.needs_reload(), &page.invalid), (1, false, &None));
@@ -153,7 +153,7 @@ async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         page.send("never mind").await;
-        decide(&app, &call, How::Reject).await;
+        decide(&app, &call, OutsideDecision::Reject).await;
         page.send_nothing().await;
         assert_eq!(page.held(&call)["decision"], in_force(&app, &call, false).await);
         assert_eq!((page.listed("pending").len(), page.needs_reload()), (0, true));

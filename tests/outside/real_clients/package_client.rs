@@ -1,6 +1,6 @@
 //! The client of `@holdpoint/page` in Node: the requests beside the chat, and the events of a thread.
 
-use super::decided_elsewhere::{How, decide};
+use super::decided_elsewhere::{OutsideDecision, decide};
 use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::package::on;
@@ -128,7 +128,7 @@ async fn a_client_decides_several_calls_and_the_server_continues_if_asked() {
     let [first, second] = &page.call_ids()[..] else { panic!("{page:#?}") };
     let (first, second) = (first.clone(), second.clone());
     page.subscribes().await;
-    decide(&app, &first, How::Reject).await;
+    decide(&app, &first, OutsideDecision::Reject).await;
     let answers = json!([[
         { "toolCallId": first, "approved": true },
         { "toolCallId": second, "approved": false, "reason": "no", "resume": true },
@@ -170,7 +170,7 @@ async fn a_subscription_gives_every_event_once_also_after_a_break() {
     let (app, mut page) = with_a_hold().await;
     let call = page.first();
     page.subscribes().await;
-    decide(&app, &call, How::Approve).await;
+    decide(&app, &call, OutsideDecision::Approve).await;
     let before = page.receives("tool.succeeded").await.len();
     page.act(&json!({ "do": "breakStreams" })).await;
     let id = thread(&app).await;
@@ -197,7 +197,7 @@ async fn a_subscription_without_an_event_begins_anew_after_a_break() {
     page.act(&json!({ "do": "breakStreams" })).await;
     page.act(&json!({ "do": "wait", "until": { "batches": 2 } })).await;
     assert_eq!(page.package["batches"], json!([[], []]), "what happened meanwhile is not known");
-    decide(&app, &page.first(), How::Reject).await;
+    decide(&app, &page.first(), OutsideDecision::Reject).await;
     assert_eq!(page.receives("tool.rejected").await.len(), 1);
 }
 
@@ -240,7 +240,7 @@ async fn events_that_come_while_the_page_is_busy_come_together() {
     let (app, mut page) = with_a_hold().await;
     let call = page.first();
     page.act(&json!({ "do": "subscribe", "held": true, "until": { "batches": 1 } })).await;
-    decide(&app, &call, How::Approve).await;
+    decide(&app, &call, OutsideDecision::Approve).await;
     app.client.resume(&thread(&app).await).await;
     page.act(&json!({ "do": "wait", "until": { "received": "run.completed" } })).await;
     assert_eq!(page.package["batches"], json!([[]]), "the first list is still being handled");

@@ -1,6 +1,6 @@
 //! The tarball of `@holdpoint/page`, and its types: the examples of its README compile against AI SDK 5, 6 and 7.
 
-use super::decided_elsewhere::{DECISION, HOLD, How, decide};
+use super::decided_elsewhere::{DECISION, HOLD, OutsideDecision, decide};
 use super::native_approval::{PAY, held_call};
 use super::page::{UI_V7, Version};
 use crate::support::{PagePackage, code_of, in_repository};
@@ -123,7 +123,7 @@ fn the_types_are_those_of_the_openapi_document() {
 async fn the_types_of_the_data_parts_have_the_fields_that_the_server_sends() {
     let (app, mut page) = held_call(Version::V7, &PAY, &["--header", UI_V7]).await;
     let call = page.first();
-    decide(&app, &call, How::Edit).await;
+    decide(&app, &call, OutsideDecision::Edit).await;
     page.answer(&call, false).await;
     for (part, name) in [(HOLD, "ToolHold"), (DECISION, "ToolDecision")] {
         let sent = page.data_about(part, &call);

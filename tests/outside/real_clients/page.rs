@@ -264,7 +264,7 @@ impl Page {
     }
 
     /// All calls that it shows, in order.
-    pub(super) fn calls(&self) -> Vec<Shown> {
+    pub(super) fn calls(&self) -> Vec<ShownCall> {
         self.messages.iter().flat_map(calls).collect()
     }
 
@@ -297,7 +297,7 @@ pub(super) fn words(message: &Value) -> String {
 
 /// A call as a page shows it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct ShownCall {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) state: String,
@@ -309,11 +309,11 @@ pub(super) struct Shown {
 }
 
 /// The calls of a message, in order.
-pub(super) fn calls(message: &Value) -> Vec<Shown> {
-    message.list("parts").iter().filter_map(Shown::of).collect()
+pub(super) fn calls(message: &Value) -> Vec<ShownCall> {
+    message.list("parts").iter().filter_map(ShownCall::of).collect()
 }
 
-impl Shown {
+impl ShownCall {
     fn of(part: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let kind = part.text("type");

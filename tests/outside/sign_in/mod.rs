@@ -15,13 +15,13 @@ pub(crate) const COOKIE_OF_SIGN_IN: &str = "__Host-holdpoint-sign-in=";
 pub(crate) const CSRF: &str = "x-csrf-token";
 
 /// What a browser gets: the status, the address that comes next, and the cookies.
-pub(crate) struct Got {
+pub(crate) struct BrowserAnswer {
     pub(crate) status: u16,
     pub(crate) to: String,
     pub(crate) cookies: Vec<String>,
 }
 
-impl Got {
+impl BrowserAnswer {
     /// The value of the cookie that begins so.
     pub(crate) fn cookie(&self, name: &str) -> String {
         let cookie = self.cookies.iter().find_map(|cookie| cookie.strip_prefix(name)).unwrap();
@@ -29,11 +29,11 @@ impl Got {
     }
 }
 
-pub(crate) async fn browse(url: &str, cookie: &str) -> Got {
+pub(crate) async fn browse(url: &str, cookie: &str) -> BrowserAnswer {
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let response = client.get(url).header(COOKIE, cookie).send().await.unwrap();
     let text = |value: &reqwest::header::HeaderValue| value.to_str().unwrap().to_owned();
-    Got {
+    BrowserAnswer {
         status: response.status().as_u16(),
         to: response.headers().get(LOCATION).map(text).unwrap_or_default(),
         cookies: response.headers().get_all(SET_COOKIE).iter().map(text).collect(),

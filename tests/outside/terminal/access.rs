@@ -1,6 +1,6 @@
 //! The address and the token.
 
-use super::{Approver, Ran, hash, holdpoint, run};
+use super::{Approver, CommandResult, hash, holdpoint, run};
 use crate::support::token::{self, VARIABLES, with_tokens};
 use crate::support::{Embedded, JsonFields, Process};
 use std::io::Write;
@@ -15,7 +15,7 @@ async fn office() -> (Embedded, String) {
     (app, token::token("acme", "alice", &[]))
 }
 
-async fn list(app: &Embedded, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+async fn list(app: &Embedded, args: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = holdpoint(&[&["approvals", "list"], args].concat());
     run(command.env("HOLDPOINT_URL", &app.client.base).envs(variables.iter().copied())).await
 }

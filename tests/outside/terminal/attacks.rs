@@ -18,7 +18,7 @@ pub(super) const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 pub(super) const HASH: &str = "00000000000000000000000000000000000000000000000000000000000000aa";
 
 /// A server in whose answers every text is planted.
-pub(super) struct Planted {
+pub(super) struct PlantedServer {
     pub(super) url: String,
     pub(super) requests: Arc<Mutex<Vec<String>>>,
 }
@@ -75,7 +75,7 @@ fn planted_event(event_type: &str) -> Value {
     })
 }
 
-impl Planted {
+impl PlantedServer {
     async fn start(state: &str) -> Self {
         Self::with(planted_call(state)).await
     }
@@ -171,7 +171,7 @@ fn is_harmless(text: &str) {
 #[tokio::test]
 async fn f13_no_field_of_an_answer_controls_the_terminal() {
     for state in ["pending", PLANTED] {
-        let server = Planted::start(state).await;
+        let server = PlantedServer::start(state).await;
         let approver = Approver::at(&server.url);
         for args in [
             &["list"][..],
@@ -200,7 +200,7 @@ async fn f13_no_field_of_an_answer_controls_the_terminal() {
 #[tokio::test]
 async fn f13_no_event_controls_the_terminal() {
     for json in [false, true] {
-        let server = Planted::start("pending").await;
+        let server = PlantedServer::start("pending").await;
         let mut command =
             Approver::at(&server.url).command(if json { &["watch", "--json"] } else { &["watch"] });
         let mut child = command.spawn().unwrap();
@@ -220,7 +220,7 @@ async fn f13_no_event_controls_the_terminal() {
 
 #[tokio::test]
 async fn f13_the_question_shows_planted_texts_and_sends_the_shown_hash() {
-    let server = Planted::start("pending").await;
+    let server = PlantedServer::start("pending").await;
     let mut command = Approver::at(&server.url).command(&["approve", ID]);
     let terminal = AtTerminal::start(command.env("NO_COLOR", "1"));
     terminal.shows("Approve this call? [y/N] ").await;
@@ -240,7 +240,7 @@ async fn a_server_of_another_version_is_shown_with_what_it_has() {
     let call = json!({
         "tool_call_id": ID, "tool_name": "pay", "state": "pending", "input_hash": HASH, "news": { "amount": 1.50 },
     });
-    let server = Planted::with(call).await;
+    let server = PlantedServer::with(call).await;
     let approver = Approver::at(&server.url);
     assert!(approver.run(&["list"]).await.stdout_of_success().contains(ID));
     let shown = approver.run(&["show", ID]).await.stdout_of_success();
@@ -291,7 +291,7 @@ async fn f13_what_is_cut_is_named_by_its_hash_and_shown_in_full_on_request() {
     let mut call = planted_call("pending");
     call["input"] = json!({ "text": text });
     call["output"] = json!(items);
-    let server = Planted::with(call.clone()).await;
+    let server = PlantedServer::with(call.clone()).await;
     let approver = Approver::at(&server.url);
     let shown = approver.run(&["show", ID]).await.stdout_of_success();
     // The hash is that of the JSON in one line.

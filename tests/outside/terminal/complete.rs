@@ -1,6 +1,6 @@
 //! Complete cards: the terminal offers an approval only if it has shown everything that the approval covers.
 
-use super::attacks::{HASH, ID, Planted};
+use super::attacks::{HASH, ID, PlantedServer};
 use super::{Approver, hash};
 use crate::support::Embedded;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
 
 #[tokio::test]
 async fn f14_each_part_of_the_card_has_a_section_and_the_values_of_the_question_are_quoted() {
-    let server = Planted::with(whole()).await;
+    let server = PlantedServer::with(whole()).await;
     let shown = Approver::at(&server.url).run(&["show", ID]).await.stdout_of_success();
     for words in [
         "  question       Pay “1\\u{201d} Yes”?\n",
@@ -49,7 +49,7 @@ async fn f14_each_part_of_the_card_has_a_section_and_the_values_of_the_question_
 #[tokio::test]
 async fn f14_the_terminal_asks_for_an_approval_only_if_the_card_is_whole() {
     let long = || "é".repeat(5000);
-    let server = Planted::with(whole()).await;
+    let server = PlantedServer::with(whole()).await;
     let terminal = Approver::at(&server.url).start(&["approve", ID]);
     terminal.shows("Approve this call? [y/N] ").await;
     terminal.pty.types("n\n");
@@ -96,7 +96,7 @@ async fn f14_the_terminal_asks_for_an_approval_only_if_the_card_is_whole() {
             false,
         ),
     ] {
-        let server = Planted::with(call).await;
+        let server = PlantedServer::with(call).await;
         let approver = Approver::at(&server.url);
         let terminal = approver.start(&["approve", ID]);
         terminal.shows("nothing is decided: ").await;
@@ -125,7 +125,7 @@ async fn f15_a_long_run_of_line_breaks_cannot_move_the_effect_out_of_sight() {
         it["input"] = json!({ "cmd": format!("ls{breaks}; rm -rf /srv"), "fake": "⟦900 line breaks⟧" });
         it["preview"] = json!({ "text": format!("lists{breaks}removes {}all", " ".repeat(400)) });
     });
-    let server = Planted::with(call).await;
+    let server = PlantedServer::with(call).await;
     let shown = Approver::at(&server.url).run(&["show", ID]).await.stdout_of_success();
     for words in [
         "\"cmd\": \"ls⟦900 line breaks⟧; rm -rf /srv\"",
@@ -139,7 +139,7 @@ async fn f15_a_long_run_of_line_breaks_cannot_move_the_effect_out_of_sight() {
 #[tokio::test]
 async fn the_reason_why_an_approval_would_be_refused_is_shown() {
     let refused = json!({ "code": "already_approved", "message": "You have approved.\u{202e}" });
-    let server = Planted::with(with(|it| it["cannot_approve"] = refused)).await;
+    let server = PlantedServer::with(with(|it| it["cannot_approve"] = refused)).await;
     let shown = Approver::at(&server.url).run(&["show", ID]).await.stdout_of_success();
     let may = "  you may        reject it; an approval would be refused: You have approved.\\u{202e}\n";
     assert!(shown.contains(may), "{shown}");

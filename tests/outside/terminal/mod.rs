@@ -25,7 +25,7 @@ pub(crate) struct Approver {
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     code: i32,
     stdout: String,
     stderr: String,
@@ -39,10 +39,10 @@ fn holdpoint(args: &[&str]) -> Command {
     command
 }
 
-async fn run(command: &mut Command) -> Ran {
+async fn run(command: &mut Command) -> CommandResult {
     let output = command.output().await.unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Ran { code: output.status.code().unwrap(), stdout, stderr }
+    CommandResult { code: output.status.code().unwrap(), stdout, stderr }
 }
 
 impl Approver {
@@ -69,7 +69,7 @@ impl Approver {
     }
 
     /// Runs `holdpoint approvals` with these arguments and without a terminal.
-    async fn run(&self, args: &[&str]) -> Ran {
+    async fn run(&self, args: &[&str]) -> CommandResult {
         run(&mut self.command(args)).await
     }
 
@@ -79,7 +79,7 @@ impl Approver {
     }
 }
 
-impl Ran {
+impl CommandResult {
     /// The stdout of a command that did what it was asked to do.
     #[track_caller]
     fn stdout_of_success(self) -> String {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// One fault in an otherwise valid request, at a JSON pointer.
-pub enum Wrong {
+pub enum RequestFault {
     /// The value is replaced; null counts as absent.
     Is(Value),
     /// This entry is missing from the list.
@@ -13,7 +13,7 @@ pub enum Wrong {
     /// These two entries of the list are swapped.
     Swap(usize, usize),
 }
-pub(crate) use Wrong::{Cut, Double, Is, Swap};
+pub(crate) use RequestFault::{Cut, Double, Is, Swap};
 
 pub(crate) const REFUSED: &str = "a role that there is not";
 pub(crate) const LATE: &str = "instructions come late";

@@ -25,7 +25,7 @@ pub struct Conversation {
 #[derive(Debug, PartialEq)]
 pub enum Entry {
     Words {
-        by: By,
+        by: Speaker,
         text: String,
     },
     /// A message of the model with calls.
@@ -38,7 +38,7 @@ pub enum Entry {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum By {
+pub enum Speaker {
     System,
     User,
     Model,
@@ -93,13 +93,13 @@ fn check(entries: &[Entry]) -> Result<(), String> {
             Entry::Words { by, text } if text.is_empty() => {
                 return Err(format!("{by:?} says nothing at {at}"));
             }
-            Entry::Words { by: By::System, .. } if has_started => {
+            Entry::Words { by: Speaker::System, .. } if has_started => {
                 return Err(format!("instructions come late, at {at}"));
             }
-            Entry::Words { by: By::System, .. } => {}
-            Entry::Words { by: By::User, .. } => has_started = true,
+            Entry::Words { by: Speaker::System, .. } => {}
+            Entry::Words { by: Speaker::User, .. } => has_started = true,
             _ if !has_started => return Err("it does not begin with the user".to_owned()),
-            Entry::Words { by: By::Model, .. } => {}
+            Entry::Words { by: Speaker::Model, .. } => {}
             Entry::Answers(_) => {
                 return Err(format!("what stands at {at} answers no call directly before it"));
             }
@@ -122,7 +122,7 @@ fn check(entries: &[Entry]) -> Result<(), String> {
     }
     match entries.last() {
         None => Err("nobody says anything".to_owned()),
-        Some(Entry::Words { by: By::User, .. } | Entry::Calls { .. } | Entry::Answers(_)) => Ok(()),
+        Some(Entry::Words { by: Speaker::User, .. } | Entry::Calls { .. } | Entry::Answers(_)) => Ok(()),
         Some(Entry::Words { .. }) => Err("the last word is not the user's".to_owned()),
     }
 }
@@ -198,7 +198,7 @@ pub(crate) fn arguments(of: &Value) -> Result<Value, String> {
 /// The entry for one message of the model.
 pub(crate) fn spoken(text: String, calls: Vec<Call>) -> Entry {
     match calls.is_empty() {
-        true => Entry::Words { by: By::Model, text },
+        true => Entry::Words { by: Speaker::Model, text },
         false => Entry::Calls { text, calls },
     }
 }
@@ -216,7 +216,7 @@ pub fn valid_question(request: &ModelRequest) -> Result<(), String> {
     let mut entries: Vec<Entry> = Vec::new();
     for message in &request.messages {
         let entry = match message {
-            ModelMessage::User(text) => Entry::Words { by: By::User, text: text.clone() },
+            ModelMessage::User(text) => Entry::Words { by: Speaker::User, text: text.clone() },
             ModelMessage::Assistant { text, calls, .. } => {
                 let call = |call: &ModelCall| Call {
                     id: Some(call.id.clone()),

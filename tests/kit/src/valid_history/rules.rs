@@ -2,7 +2,7 @@
 //! request of a thread as well, so one broken rule ends the thread.
 
 use super::super::wires::Wire;
-use super::{By, Conversation, Entry};
+use super::{Conversation, Entry, Speaker};
 
 /// A rule, and the wires on which it has a meaning.
 pub(crate) struct Rule {
@@ -20,25 +20,25 @@ pub(crate) const RULES: [Rule; 5] = [
         refusal: "the user speaks directly after an answer to a call",
         of: "Mistral (code 3230), and its templates at vLLM, NIM and llama.cpp",
         on: |_| true,
-        breaks: |it| any_pair(it, |one, next| matches!(one, Entry::Answers(_)) && is_by(next, By::User)),
+        breaks: |it| any_pair(it, |one, next| matches!(one, Entry::Answers(_)) && is_by(next, Speaker::User)),
     },
     Rule {
         refusal: "the user speaks twice in a row",
         of: "the templates of Mistral, Gemma and Llama at vLLM and llama.cpp; Claude at older gateways",
         on: |_| true,
-        breaks: |it| any_pair(it, |one, next| is_by(one, By::User) && is_by(next, By::User)),
+        breaks: |it| any_pair(it, |one, next| is_by(one, Speaker::User) && is_by(next, Speaker::User)),
     },
     Rule {
         refusal: "the model speaks twice in a row",
         of: "the same templates",
         on: |_| true,
-        breaks: |it| any_pair(it, |one, next| is_by(one, By::Model) && is_of_model(next)),
+        breaks: |it| any_pair(it, |one, next| is_by(one, Speaker::Model) && is_of_model(next)),
     },
     Rule {
         refusal: "there are instructions twice",
         of: "the templates of Qwen, Mistral and Gemma",
         on: |_| true,
-        breaks: |it| it.entries.iter().filter(|entry| is_by(entry, By::System)).count() > 1,
+        breaks: |it| it.entries.iter().filter(|entry| is_by(entry, Speaker::System)).count() > 1,
     },
     Rule {
         refusal: "there are calls and no tools",
@@ -66,10 +66,10 @@ fn any_pair(conversation: &Conversation, is_broken: fn(&Entry, &Entry) -> bool) 
     conversation.entries.windows(2).any(|pair| is_broken(&pair[0], &pair[1]))
 }
 
-fn is_by(entry: &Entry, who: By) -> bool {
+fn is_by(entry: &Entry, who: Speaker) -> bool {
     matches!(entry, Entry::Words { by, .. } if *by == who)
 }
 
 fn is_of_model(entry: &Entry) -> bool {
-    is_by(entry, By::Model) || matches!(entry, Entry::Calls { .. })
+    is_by(entry, Speaker::Model) || matches!(entry, Entry::Calls { .. })
 }

@@ -25,14 +25,14 @@ fn the_same_conversation_is_read_from_each_wire() {
             Entry::Answers(ids.iter().map(answer).collect())
         };
         let entries = vec![
-            words(By::System, "be kind"),
-            words(By::User, "go"),
+            words(Speaker::System, "be kind"),
+            words(Speaker::User, "go"),
             calls("I look.", &["a", "b"]),
             answers(&["a", "b"]),
             calls("", &["c"]),
             answers(&["c"]),
-            words(By::Model, "done"),
-            words(By::User, "go"),
+            words(Speaker::Model, "done"),
+            words(Speaker::User, "go"),
         ];
         let expected = Conversation { entries, tools: vec!["look".to_owned()] };
         assert_eq!(conversation(path, &wire.valid_body()), Ok(expected), "{path}");
@@ -65,7 +65,8 @@ fn each_fault_of_a_request_is_found() {
 fn each_rule_of_a_strict_server_finds_its_breach() {
     let words = |by| Entry::Words { by, text: "hm".to_owned() };
     let calls = || Entry::Calls { text: String::new(), calls: Vec::new() };
-    let (user, model, system) = (|| words(By::User), || words(By::Model), || words(By::System));
+    let (user, model, system) =
+        (|| words(Speaker::User), || words(Speaker::Model), || words(Speaker::System));
     let breaches: [Vec<Entry>; rules::RULES.len()] = [
         vec![user(), calls(), Entry::Answers(Vec::new()), user()],
         vec![user(), user()],

@@ -4,9 +4,9 @@ use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
-    BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
+    BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
-use crate::valid_history::{Answer, By, Call, Conversation, Entry, is_plain, list, look, spoken, text};
+use crate::valid_history::{Answer, Call, Conversation, Entry, Speaker, is_plain, list, look, spoken, text};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Protocol for Anthropic {
     }
 
     #[rustfmt::skip]
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)> {
         let reported = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
         let text = |text: &str| json!({"type": "text", "text": text});
         vec![
@@ -237,7 +237,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
     }
     let mut entries = Vec::new();
     if !body["system"].is_null() {
-        entries.push(Entry::Words { by: By::System, text: block_text(&body["system"])? });
+        entries.push(Entry::Words { by: Speaker::System, text: block_text(&body["system"])? });
     }
     for message in list(body, "messages")? {
         match message["role"].as_str() {
@@ -280,7 +280,7 @@ fn assistant(message: &Value) -> Result<Entry, String> {
 /// Reads a user message. The answers to calls come first, before all text in the message.
 fn user(message: &Value, entries: &mut Vec<Entry>) -> Result<(), String> {
     if let Value::String(_) = message["content"] {
-        entries.push(Entry::Words { by: By::User, text: block_text(&message["content"])? });
+        entries.push(Entry::Words { by: Speaker::User, text: block_text(&message["content"])? });
         return Ok(());
     }
     let blocks = list(message, "content")?;
@@ -294,7 +294,7 @@ fn user(message: &Value, entries: &mut Vec<Entry>) -> Result<(), String> {
         entries.push(Entry::Answers(results.iter().map(result).collect::<Result<_, String>>()?));
     }
     if !words.is_empty() || results.is_empty() {
-        entries.push(Entry::Words { by: By::User, text: block_text(&Value::Array(words.to_vec()))? });
+        entries.push(Entry::Words { by: Speaker::User, text: block_text(&Value::Array(words.to_vec()))? });
     }
     Ok(())
 }

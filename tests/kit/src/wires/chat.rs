@@ -4,10 +4,10 @@ use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
-    BEGIN, Cut, Double, Is, LAST, LATE, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
+    BEGIN, Cut, Double, Is, LAST, LATE, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
 use crate::valid_history::{
-    Answer, By, Call, Conversation, Entry, answer, arguments, list, look, spoken, text,
+    Answer, Call, Conversation, Entry, Speaker, answer, arguments, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ impl Protocol for Chat {
     }
 
     #[rustfmt::skip]
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)> {
         vec![
             ("/messages", Cut(4), UNANSWERED),
             ("/messages", Swap(4, 8), UNANSWERED),
@@ -240,8 +240,8 @@ pub(super) fn messages(
             _ => return Err(format!("content is no text: {message}")),
         };
         match message["role"].as_str() {
-            Some("system") => entries.push(Entry::Words { by: By::System, text: words }),
-            Some("user") => entries.push(Entry::Words { by: By::User, text: words }),
+            Some("system") => entries.push(Entry::Words { by: Speaker::System, text: words }),
+            Some("user") => entries.push(Entry::Words { by: Speaker::User, text: words }),
             Some("assistant") => entries.push(spoken(words, calls)),
             Some("tool") => answer(&mut entries, read_answer(message)?),
             _ => return Err(format!("a role that there is not: {message}")),

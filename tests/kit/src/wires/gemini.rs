@@ -4,9 +4,11 @@ use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
-    BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, Swap, UNANSWERED, Wrong,
+    BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
-use crate::valid_history::{Answer, By, Call, Conversation, Entry, id, is_plain, list, look, spoken, text};
+use crate::valid_history::{
+    Answer, Call, Conversation, Entry, Speaker, id, is_plain, list, look, spoken, text,
+};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -167,7 +169,7 @@ impl Protocol for Gemini {
     }
 
     #[rustfmt::skip]
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)> {
         vec![
             ("/contents/2/parts", Cut(1), UNANSWERED),
             ("/contents/2/parts", Double(1), "3 answers for 2 calls"),
@@ -214,7 +216,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
     if !body["systemInstruction"].is_null() {
         let parts = list(&body["systemInstruction"], "parts")?;
         let text = parts.iter().map(|part| text(part, "text")).collect::<Result<_, _>>()?;
-        entries.push(Entry::Words { by: By::System, text });
+        entries.push(Entry::Words { by: Speaker::System, text });
     }
     for content in list(body, "contents")? {
         let parts = list(content, "parts")?;
@@ -225,11 +227,12 @@ fn read(body: &Value) -> Result<Conversation, String> {
             }
             Some("user") => {
                 let text = parts.iter().map(|part| text(part, "text")).collect::<Result<_, _>>()?;
-                Entry::Words { by: By::User, text }
+                Entry::Words { by: Speaker::User, text }
             }
             _ => return Err(format!("a role that there is not: {content}")),
         };
-        if let (Entry::Calls { .. }, Some(Entry::Words { by: By::Model, .. })) = (&entry, entries.last()) {
+        if let (Entry::Calls { .. }, Some(Entry::Words { by: Speaker::Model, .. })) = (&entry, entries.last())
+        {
             return Err("a call stands behind other words of the model".to_owned());
         }
         entries.push(entry);

@@ -10,7 +10,7 @@ pub mod ollama;
 pub mod responses;
 pub mod strict;
 
-use super::valid_history::faults::Wrong;
+use super::valid_history::faults::RequestFault;
 use super::{Conversation, Entry, conversation};
 use offered::ToolRules;
 use serde_json::Value;
@@ -202,7 +202,7 @@ pub trait Protocol: Debug + Sync {
     fn valid_body(&self) -> Value;
 
     /// The faults of a request that the reader finds: a place in `valid_body`, the fault, a part of the error.
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)>;
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)>;
 }
 
 /// A wire at the foreign server.

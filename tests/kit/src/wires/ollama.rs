@@ -4,7 +4,9 @@ use super::chat::messages;
 use super::offered::{ACCEPTED, ToolRules};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
-use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, Swap, UNANSWERED, Wrong};
+use crate::valid_history::faults::{
+    BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, RequestFault, Swap, UNANSWERED,
+};
 use crate::valid_history::{Answer, Call, Conversation, id, look, text};
 use serde_json::{Value, json};
 
@@ -140,7 +142,7 @@ impl Protocol for Ollama {
     }
 
     #[rustfmt::skip]
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)> {
         vec![
             ("/messages", Cut(4), UNANSWERED),
             ("/messages", Double(4), "3 answers for 2 calls"),

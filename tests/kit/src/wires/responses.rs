@@ -3,9 +3,9 @@
 use super::offered::{ACCEPTED, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
 use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
-use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, MIXED_UP, Swap, UNANSWERED, Wrong};
+use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, MIXED_UP, RequestFault, Swap, UNANSWERED};
 use crate::valid_history::{
-    Answer, By, Call, Conversation, Entry, answer, arguments, id, list, look, spoken, text,
+    Answer, Call, Conversation, Entry, Speaker, answer, arguments, id, list, look, spoken, text,
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -170,7 +170,7 @@ impl Protocol for Responses {
     }
 
     #[rustfmt::skip]
-    fn faults(&self) -> Vec<(&'static str, Wrong, &'static str)> {
+    fn faults(&self) -> Vec<(&'static str, RequestFault, &'static str)> {
         vec![
             ("/input", Cut(6), UNANSWERED),
             ("/input", Swap(6, 10), UNANSWERED),
@@ -218,7 +218,7 @@ impl ScriptedAnswer {
 fn read(body: &Value) -> Result<Conversation, String> {
     let mut entries = Vec::new();
     if !body["instructions"].is_null() {
-        entries.push(Entry::Words { by: By::System, text: text(body, "instructions")? });
+        entries.push(Entry::Words { by: Speaker::System, text: text(body, "instructions")? });
     }
     let mut ids = HashSet::new();
     let mut step = Step::default();
@@ -238,7 +238,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
             }
             ("message", Some("user")) => {
                 step.end(&mut entries)?;
-                entries.push(Entry::Words { by: By::User, text: words(item)? });
+                entries.push(Entry::Words { by: Speaker::User, text: words(item)? });
             }
             ("function_call_output", None) => {
                 step.end(&mut entries)?;
