@@ -2,7 +2,7 @@
 //!
 //! Each file of routes has its table beside its operations, and [`BESIDE`] is the table of the paths that the document
 //! leaves out. From them come the route table and the table of callers in `docs/http.md` (`cargo xtask docs --write`),
-//! the paths that need no token, and what `tests/it/auth/routes.rs` expects of each caller.
+//! the paths that need no token, and what `tests/api/auth/routes.rs` expects of each caller.
 
 /// A relation of a caller to what a request is about, always within one tenant. The comment of each is its row in
 /// `docs/http.md`: its name there, and its definition.

@@ -15,8 +15,10 @@ use crate::layout;
 const README_LINES: usize = 150;
 
 /// Where the test programs of the paths in `docs/invariants.md` and `docs/threats.md` have their sources.
-const SOURCES: [(&str, &str); 11] = [
-    ("it", "tests/it"),
+const SOURCES: [(&str, &str); 14] = [
+    ("api", "tests/api"),
+    ("engine", "tests/engine"),
+    ("outside", "tests/outside"),
     ("holdpoint", "src"),
     ("holdpoint_core", "crates/holdpoint-core/src"),
     ("holdpoint_egress", "crates/holdpoint-egress/src"),
@@ -26,6 +28,7 @@ const SOURCES: [(&str, &str); 11] = [
     ("holdpoint_store", "crates/holdpoint-store/src"),
     ("holdpoint_stream", "crates/holdpoint-stream/src"),
     ("holdpoint_terminal", "crates/holdpoint-terminal/src"),
+    ("holdpoint_testkit", "tests/kit/src"),
     ("torture", "torture/src"),
 ];
 
@@ -336,7 +339,7 @@ mod tests {
     #[test]
     fn only_paths_of_functions_name_a_test() {
         for (path, names) in [
-            ("it::turns::a_turn", true),
+            ("api::turns::streamed::a_turn", true),
             ("holdpoint_core::call::tests::ends", true),
             ("holdpoint::config", false),
             ("holdpoint::tools::Tool", false),
@@ -349,8 +352,8 @@ mod tests {
     #[test]
     fn a_function_is_found_in_the_file_of_its_modules_alone() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        assert!(is_there(root, "it::openapi::the_served_document_is_the_printed_one"));
-        assert!(!is_there(root, "it::readme::the_served_document_is_the_printed_one"));
-        assert!(!is_there(root, "it::openapi::no_such_test"));
+        assert!(is_there(root, "api::documents::openapi::the_served_document_is_the_printed_one"));
+        assert!(!is_there(root, "api::documents::readme::the_served_document_is_the_printed_one"));
+        assert!(!is_there(root, "api::documents::openapi::no_such_test"));
     }
 }

@@ -78,8 +78,8 @@ fn dispatch(args: &[String]) -> Result<()> {
 fn print_help() {
     println!("cargo xtask <command>\n");
     println!("  {:<12} the tests of the pure crates: seconds", "t0");
-    println!("  {:<12} t0, and the core of tests/it on SQLite: a minute", "t1");
-    println!("  {:<12} t0, and all of tests/it on SQLite: minutes", "t2");
+    println!("  {:<12} t0, and the core of the tests from outside on SQLite: a minute", "t1");
+    println!("  {:<12} t0, and all tests from outside on SQLite: minutes", "t2");
     println!("  {:<12} every step below, two at a time; --shard NAME: some of them", "ci");
     println!("  {:<12} the same as ci", "test");
     for step in steps::STEPS {

@@ -21,3 +21,6 @@ pub(crate) const PROGRAMS: [&str; 14] = [
 
 /// Every feature, in one build for all steps: what is off by default is tested too.
 pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/bench,holdpoint/otel"];
+
+/// The test programs over `tests/kit`. They run one after the other: each uses all cores.
+pub(crate) const FROM_OUTSIDE: [&str; 6] = ["--test", "api", "--test", "engine", "--test", "outside"];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::programs::{PROGRAMS, WITH_ALL};
+use crate::programs::{FROM_OUTSIDE, PROGRAMS, WITH_ALL};
 use crate::{clients, docs, features, layout, no_more_arguments, schemathesis, suite, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
@@ -60,7 +60,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "postgres",
         command: "postgres",
-        summary: "the black-box tests again, on Postgres; further arguments go to cargo test",
+        summary: "the tests from outside again, on Postgres; further arguments go to cargo test",
         action: postgres,
     },
     Step {
@@ -232,10 +232,17 @@ pub(crate) fn run_tests(root: &Path, args: &[String], for_tests: &[&str]) -> Res
     run_suite(command.args(WITH_ALL), args, for_tests)
 }
 
-/// Runs tests with these further arguments: those before `--` are for cargo, the others for the tests.
+/// Runs tests with these further arguments: those before `--` are for cargo, the others for the tests. A failure in one
+/// program keeps no other from running.
 fn run_suite(command: &mut Command, args: &[String], for_tests: &[&str]) -> Result<()> {
     let (for_cargo, further) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
-    command.args(for_cargo).arg("--").args(suite::REPORT_TIME).arg(suite::threads()).args(for_tests);
+    command
+        .arg("--no-fail-fast")
+        .args(for_cargo)
+        .arg("--")
+        .args(suite::REPORT_TIME)
+        .arg(suite::threads())
+        .args(for_tests);
     suite::run(suite::allow_report_time(command)?.args(further.iter().skip(1)))
 }
 
@@ -260,14 +267,14 @@ const NOT_ON_POSTGRES: [&str; 14] = [
     "package_types::",
 ];
 
-/// The black-box tests on Postgres, but for [`NOT_ON_POSTGRES`].
+/// The tests from outside on Postgres, but for [`NOT_ON_POSTGRES`].
 fn postgres(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
     // Tests start them, and naming one test builds none.
     run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     // As part of the workspace, so that the features are those of the build that is there already.
-    let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
-    command.env("TEST_DATABASE", "postgres").args(WITH_ALL);
+    let mut command = cargo(root, &["test", "--workspace", "--locked"]);
+    command.args(FROM_OUTSIDE).env("TEST_DATABASE", "postgres").args(WITH_ALL);
     let skipped = NOT_ON_POSTGRES.iter().flat_map(|skipped| ["--skip", skipped]);
     run_suite(&mut command, args, &skipped.collect::<Vec<_>>())
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-const SCRIPT: &str = include_str!("../../../tests/it/support/postgres.sh");
+const SCRIPT: &str = include_str!("../../../tests/kit/src/postgres.sh");
 
 const MISSING: &str = "Postgres is needed (Debian: apt install postgresql); the cause is printed above";
 

@@ -57,7 +57,7 @@ fn a_clean_tree_has_no_violation() {
         ("src/approvals/execute.rs", "use crate::agent;\nfn f() { agent::run(); }\n"),
         ("src/http/error.rs", "use poem::http::StatusCode;\nuse crate::chat::Turn;\nuse super::auth;\n"),
         ("src/feed/mod.rs", "// crate::app, StatusCode\n/// crate::app\nconst X: &str = \"crate::app\";\n"),
-        ("tests/it/main.rs", "fn f() { std::env::var(\"A\"); let s = StatusCode::OK; }\n"),
+        ("tests/api/main.rs", "fn f() { std::env::var(\"A\"); let s = StatusCode::OK; }\n"),
         ("migrations/src/lib.rs", "use sea_orm_migration::prelude::*;\nuse sea_orm::Statement;\n"),
     ]);
     assert_eq!(clean, none);

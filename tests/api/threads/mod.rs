@@ -1,0 +1,8 @@
+//! Threads and sessions: their routes, their names, and threads of any length.
+
+mod full;
+mod long;
+mod many;
+mod names;
+mod resource;
+mod session_list;

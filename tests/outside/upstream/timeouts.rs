@@ -1,0 +1,113 @@
+//! Slow models: the timeouts, and which bytes count as a sign of life.
+
+use super::{Stage, on_each_wire};
+use holdpoint_testkit::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
+use serde_json::json;
+use std::time::Duration;
+
+/// The timeout for a silent server, and a shorter interval.
+const PATIENCE: &str = "2s";
+const SHORTER: Duration = Duration::from_millis(300);
+/// This many of the shorter intervals exceed the timeout.
+const TIMES: usize = 9;
+
+async fn a_model_that_never_starts_times_out(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE })).await;
+    for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
+        stage.upstream.then(reply);
+        let (thread, turn) = stage.run_turn().await;
+        stage.failed(&thread, &turn, "upstream_timeout", "").await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
+        stage.upstream.words("Better.");
+        assert_eq!(stage.app.client.resume(&thread).await.text(), "Better.");
+        stage.next_turn_works(&thread).await;
+    }
+}
+on_each_wire!(side by side a_model_that_never_starts_times_out);
+
+async fn a_model_that_stalls_times_out_and_its_text_is_kept(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "idle_timeout": PATIENCE })).await;
+    let words = ScriptedAnswer::on(wire).words(&["So far."]);
+    let arguments = ScriptedAnswer::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
+    let rows = if wire.facts().writes_arguments { vec![words, arguments] } else { vec![words] };
+    for answer in rows {
+        let acts = vec![Act::Send(answer.text().into_bytes()), Act::Hang];
+        stage.upstream.then(Reply::streams(wire, acts));
+        let (thread, turn) = stage.run_turn().await;
+        stage.failed(&thread, &turn, "upstream_timeout", "So far.").await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
+        stage.upstream.words("Better.");
+        assert_eq!(stage.app.client.resume(&thread).await.text(), "Better.");
+        let request = stage.next_turn_works(&thread).await;
+        assert_eq!(wire.calls(&request), []);
+    }
+    stage.nothing_ran();
+}
+on_each_wire!(side by side a_model_that_stalls_times_out_and_its_text_is_kept);
+
+async fn any_sign_of_life_extends_the_timeout(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
+    let answer = ScriptedAnswer::on(wire).words(&["Slowly, ", "but surely."]).end();
+    let (begin, end) = answer.split("but surely.");
+    let signs = Act::Every(SHORTER, TIMES, wire.facts().sign_of_life);
+    let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
+    stage.upstream.then(Reply::streams(wire, acts.to_vec()));
+    let (_, turn) = stage.run_turn().await;
+    assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(side by side any_sign_of_life_extends_the_timeout);
+
+async fn a_model_that_starts_late_is_not_treated_as_stalled(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": "30s", "idle_timeout": PATIENCE })).await;
+    let whole = ScriptedAnswer::words_on(wire, "At last.").text();
+    let acts = vec![Act::Every(SHORTER, TIMES, ""), Act::Send(whole.into())];
+    stage.upstream.then(Reply::streams(wire, acts));
+    let (_, turn) = stage.run_turn().await;
+    assert_eq!(turn.text(), "At last.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(side by side a_model_that_starts_late_is_not_treated_as_stalled);
+
+async fn signs_of_life_without_content_time_out(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "idle_timeout": "200ms" })).await;
+    let signs = Act::Every(Duration::from_millis(50), 10_000, wire.facts().sign_of_life);
+    for (answer, kept) in
+        [(ScriptedAnswer::on(wire), ""), (ScriptedAnswer::on(wire).words(&["So far."]), "So far.")]
+    {
+        stage.upstream.then(Reply::streams(wire, vec![Act::Send(answer.text().into_bytes()), signs.clone()]));
+        let (thread, turn) = stage.run_turn().await;
+        stage.failed(&thread, &turn, "upstream_timeout", kept).await;
+        stage.upstream.wait_for_state(ResponseState::Left).await;
+        stage.next_turn_works(&thread).await;
+    }
+}
+on_each_wire!(side by side signs_of_life_without_content_time_out);
+
+/// An event with a reason of the end, before the answer is said.
+fn early(wire: Wire) -> Option<&'static str> {
+    match wire.facts().provider {
+        "openai" => Some(r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}"#),
+        "gemini" => Some(r#"{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"STOP"}]}"#),
+        "anthropic" => {
+            Some(r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}"#)
+        }
+        _ => None,
+    }
+}
+
+async fn a_reason_before_the_end_of_the_answer_ends_nothing(wire: Wire) {
+    let Some(early) = early(wire) else { return };
+    let stage = Stage::on(wire).await;
+    // Once before any text, and once in the middle of it.
+    let (begin, end) =
+        ScriptedAnswer::on(wire).words(&["Slowly, ", "but surely."]).end().split("but surely.");
+    let signs = Act::Every(SHORTER, TIMES, wire.facts().sign_of_life);
+    let early = Act::Send(wire.frame(early).into_bytes());
+    let acts = vec![early.clone(), signs.clone(), Act::Send(begin), early, signs, Act::Send(end)];
+    stage.upstream.then(Reply::streams(wire, acts));
+    let (_, turn) = stage.run_turn().await;
+    assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(side by side a_reason_before_the_end_of_the_answer_ends_nothing);
