@@ -15,7 +15,7 @@ pub mod signed_post;
 pub mod standard_webhooks;
 mod trace;
 
-pub use frames::{Broken, ERROR, Frame, Frames, Framing};
+pub use frames::{BrokenStream, ERROR, Frame, Frames, Framing};
 #[cfg(feature = "oauth")]
 pub use oauth::{ISSUER_BYTES_MAX, ISSUER_TIMEOUT, TokenRequests, Unreachable, token_error};
 pub use post::{Post, RequestFailure};
