@@ -65,7 +65,7 @@ pub(crate) type AskHandler<'a> =
     &'a (dyn Fn(Vec<ToolCall>) -> BoxFuture<'a, Result<Vec<ToolCall>, StoreError>> + Send + Sync);
 
 /// The end of a turn that did not fail.
-pub(crate) struct Ended {
+pub(crate) struct EndedTurn {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
     /// Whether the end was committed with the last step.
@@ -156,7 +156,7 @@ impl Agent {
         (first, start_committed): (FirstStep, StartCommitted),
         spent: &mut SpentTokens,
         emit: Emit<'_>,
-    ) -> Result<Option<Ended>, TurnError> {
+    ) -> Result<Option<EndedTurn>, TurnError> {
         match self.steps(turn, first, start_committed, spent, emit).await {
             Ok(ended) => Ok(Some(ended)),
             Err(Stopped::NotStarted) => Ok(None),
@@ -165,7 +165,7 @@ impl Agent {
             Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
             Err(Stopped::Halted(Halt::Cancelled)) => {
                 let reason = FinishReason::Other;
-                Ok(Some(Ended { end: TurnEnd::Cancelled, reason, is_committed: false }))
+                Ok(Some(EndedTurn { end: TurnEnd::Cancelled, reason, is_committed: false }))
             }
         }
     }
@@ -180,7 +180,7 @@ impl Agent {
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
-    ) -> Result<Ended, Stopped> {
+    ) -> Result<EndedTurn, Stopped> {
         if let Some(halt) = turn.heartbeat.halt().now_or_never() {
             start_committed.await.map_err(|_| Stopped::NotStarted)?;
             return Err(Stopped::Halted(halt));
@@ -233,10 +233,10 @@ impl Agent {
                 waits = asked.await? || elsewhere;
             }
             if let Some(end) = ended {
-                return Ok(Ended { end, reason, is_committed: true });
+                return Ok(EndedTurn { end, reason, is_committed: true });
             }
             if waits {
-                return Ok(Ended { end: TurnEnd::Waiting, reason, is_committed: false });
+                return Ok(EndedTurn { end: TurnEnd::Waiting, reason, is_committed: false });
             }
             if step.last {
                 let message = "The model asked for tools again and again.".to_owned();

@@ -1,6 +1,6 @@
 //! Admission of turn requests: finds or creates the run that a request asks for.
 
-use super::continuation::{Locked, Next};
+use super::continuation::{LockedRequest, RequestOutcome};
 use super::intent::{Intent, intent};
 use super::posted_decisions::Applied;
 use super::report::decided_elsewhere;
@@ -54,7 +54,7 @@ impl Chat {
         let mut intent = intent(&transcript, action, key, earlier)?;
         self.check_fits(thread.extent, &intent)?;
         let left_out = intent.left_out();
-        let locked = Locked { write, thread, principal };
+        let locked = LockedRequest { write, thread, principal };
         let next = self.next(&locked, transcript, intent, options, (&answered, &shown), client).await?;
         let started = self.commit_and_start(locked, next).await?;
         settlements.into_iter().for_each(Settlement::committed);
@@ -157,14 +157,14 @@ impl Chat {
 
     async fn next(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         mut transcript: Transcript,
         intent: Intent,
         options: RunOptions,
         (answered, shown): (&HashSet<ToolCallId>, &ShownCalls),
         client: ClientTraits,
-    ) -> Result<Next, AdmitError> {
-        let Locked { write, thread, principal } = locked;
+    ) -> Result<RequestOutcome, AdmitError> {
+        let LockedRequest { write, thread, principal } = locked;
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
                 return self
@@ -202,7 +202,7 @@ impl Chat {
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
         let first = Box::new(self.open_first(write, (thread, &lease), &transcript).await?);
-        let next = Next::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
+        let next = RequestOutcome::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
         Ok(next.after(decided_elsewhere(&transcript, None, shown)))
     }
 
@@ -210,10 +210,10 @@ impl Chat {
     /// cancelled.
     async fn apply_while_pending(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         transcript: &Transcript,
     ) -> Result<bool, AdmitError> {
-        let Locked { write, thread, principal } = locked;
+        let LockedRequest { write, thread, principal } = locked;
         match self.approval.while_pending {
             _ if transcript.pending_count() == 0 => Ok(false),
             WhilePending::Defer => Ok(false),
@@ -227,13 +227,13 @@ impl Chat {
 
     /// Refuses a turn over the limit of concurrent turns or over the rate limit. The check holds only in the
     /// transaction that begins the turn.
-    pub(super) async fn check_turns(&self, locked: &Locked<'_>) -> Result<(), AdmitError> {
+    pub(super) async fn check_turns(&self, locked: &LockedRequest<'_>) -> Result<(), AdmitError> {
         self.check_turns_with(locked, 0).await
     }
 
     /// Like [`Self::check_turns`], for a turn that brings this number of messages before its own. Each of them
     /// counts as a turn.
-    async fn check_turns_with(&self, locked: &Locked<'_>, earlier: usize) -> Result<(), AdmitError> {
+    async fn check_turns_with(&self, locked: &LockedRequest<'_>, earlier: usize) -> Result<(), AdmitError> {
         let turns = u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1);
         match self.full(&locked.write, &locked.thread).await? {
             None => Ok(self.rate_limit.count_many(locked.principal, turns)?),

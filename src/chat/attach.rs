@@ -1,6 +1,6 @@
 //! Attaching to the turn of a thread: requests of clients that mount, or that learned of a decision.
 
-use super::continuation::Locked;
+use super::continuation::LockedRequest;
 use super::request::AdmitError;
 use super::{Chat, Started};
 use holdpoint_core::Principal;
@@ -19,7 +19,7 @@ impl Chat {
     ) -> Result<Option<Started>, AdmitError> {
         let write = self.store.write().await?;
         let thread = write.lock_thread_named(principal, name).await?.ok_or(AdmitError::NoThread)?;
-        let locked = Locked { write, thread, principal };
+        let locked = LockedRequest { write, thread, principal };
         let next = self.continue_by_get(&locked, client).await?;
         Ok(self.commit_and_start(locked, next).await?)
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// The transaction of a request, with the thread locked.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedRequest<'a> {
     pub(super) write: Write,
     pub(super) thread: LockedThread,
     /// The user on whose behalf the request acts.
@@ -32,7 +32,7 @@ pub(super) struct Locked<'a> {
 }
 
 /// What a request leads to, in a transaction that is not committed yet.
-pub(super) enum Next {
+pub(super) enum RequestOutcome {
     /// The request reads a running turn.
     Attach { run: Run, log: Arc<TurnLog>, backfill: Vec<TurnEvent<'static>> },
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
@@ -66,14 +66,14 @@ impl Chat {
     /// calls and shows these calls. A dead turn of the thread must be closed already.
     pub(super) async fn continue_by_post(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         transcript: &Transcript,
         message: Option<MessageId>,
         has_nothing: bool,
         (answered, shown): (&HashSet<ToolCallId>, &ShownCalls),
         client: ClientTraits,
-    ) -> Result<Next, AdmitError> {
-        let Locked { write, thread, .. } = locked;
+    ) -> Result<RequestOutcome, AdmitError> {
+        let LockedRequest { write, thread, .. } = locked;
         let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
         let run = match message {
             Some(message) => transcript.run_of(message)?.ok_or(AdmitError::NothingToContinue)?,
@@ -102,12 +102,14 @@ impl Chat {
     /// Attaches to the running turn of the thread, or resumes its last run for a client that resumes by GET.
     pub(super) async fn continue_by_get(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         client: ClientTraits,
-    ) -> Result<Next, AdmitError> {
-        let Locked { write, thread, .. } = locked;
+    ) -> Result<RequestOutcome, AdmitError> {
+        let LockedRequest { write, thread, .. } = locked;
         if !client.resumes_by_get {
-            let Some(run) = self.running_run(write, thread).await? else { return Ok(Next::End(None)) };
+            let Some(run) = self.running_run(write, thread).await? else {
+                return Ok(RequestOutcome::End(None));
+            };
             let view = StoredView::of(run, true);
             let plan = plan(&view, Request::Get, client)?;
             return self.execute(locked, &view, plan, client, None).await;
@@ -117,7 +119,7 @@ impl Chat {
             Some((running, _)) => Some(running),
             None => transcript.latest_run()?,
         };
-        let Some(run) = run else { return Ok(Next::End(None)) };
+        let Some(run) = run else { return Ok(RequestOutcome::End(None)) };
         let mut view =
             StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run.clone(), true) };
         if view.can_resume() {
@@ -130,8 +132,11 @@ impl Chat {
     }
 
     /// Resumes the last run of the thread without a client. Returns `None` if the run has to wait for a call.
-    pub(super) async fn continue_by_server(&self, locked: &Locked<'_>) -> Result<Option<Next>, AdmitError> {
-        let Locked { write, thread, .. } = locked;
+    pub(super) async fn continue_by_server(
+        &self,
+        locked: &LockedRequest<'_>,
+    ) -> Result<Option<RequestOutcome>, AdmitError> {
+        let LockedRequest { write, thread, .. } = locked;
         let transcript = write.transcript(thread).await?;
         let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
         let mut view = StoredView::of(last.clone(), true);
@@ -151,26 +156,26 @@ impl Chat {
     /// fewer roles than when the run began.
     pub(super) async fn execute(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedRequest<'_>,
         view: &StoredView,
         plan: Plan,
         client: ClientTraits,
         transcript: Option<&Transcript>,
-    ) -> Result<Next, AdmitError> {
-        let Locked { write, thread, principal } = locked;
+    ) -> Result<RequestOutcome, AdmitError> {
+        let LockedRequest { write, thread, principal } = locked;
         let options = self.on_behalf_of(principal, view.run.options.clone());
         let run = Run { options, ..view.run.clone() };
         match plan {
             Plan::Attach(backfill) => {
                 let Some(log) = self.running_log(write, thread, &run).await? else {
-                    return Ok(Next::End(Some(TurnError::taken_over())));
+                    return Ok(RequestOutcome::End(Some(TurnError::taken_over())));
                 };
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
                     Backfill::After(step) => backfill_before_turn(&view.steps_before_turn, step),
                     Backfill::Whole => replay(&write.steps_before_turn(thread, &run).await?),
                 };
-                Ok(Next::Attach { run, log, backfill })
+                Ok(RequestOutcome::Attach { run, log, backfill })
             }
             Plan::Resume(backfill) => {
                 self.check_turns(locked).await?;
@@ -187,12 +192,17 @@ impl Chat {
                     Backfill::After(step) => backfill_before_turn(steps, step),
                     Backfill::Whole => replay(steps),
                 };
-                Ok(Next::Begin { lease, first, backfill, continued: TurnEvent::continuation(steps) })
+                Ok(RequestOutcome::Begin {
+                    lease,
+                    first,
+                    backfill,
+                    continued: TurnEvent::continuation(steps),
+                })
             }
             Plan::Await { step, in_turn, backfill } => {
                 let turn = if in_turn { self.running_log(write, thread, &run).await? } else { None };
                 if in_turn && turn.is_none() {
-                    return Ok(Next::End(Some(TurnError::taken_over())));
+                    return Ok(RequestOutcome::End(Some(TurnError::taken_over())));
                 }
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
@@ -204,7 +214,10 @@ impl Chat {
                         replay(up_to_it)
                     }
                 };
-                Ok(Next::Await { pending: PendingContinuation { run, step, turn, client }, backfill })
+                Ok(RequestOutcome::Await {
+                    pending: PendingContinuation { run, step, turn, client },
+                    backfill,
+                })
             }
             Plan::Report(report) => {
                 let transcript = match transcript {
@@ -212,22 +225,22 @@ impl Chat {
                     None => Cow::Owned(write.transcript(thread).await?),
                 };
                 let events = report::events(view, &transcript, report);
-                Ok(Next::Report { run, events })
+                Ok(RequestOutcome::Report { run, events })
             }
-            Plan::End(error) => Ok(Next::End(error)),
+            Plan::End(error) => Ok(RequestOutcome::End(error)),
         }
     }
 
     /// Commits the transaction and starts the turn or the wait. Returns `None` if no turn follows.
     pub(super) async fn commit_and_start(
         &self,
-        locked: Locked<'_>,
-        next: Next,
+        locked: LockedRequest<'_>,
+        next: RequestOutcome,
     ) -> Result<Option<Started>, StoreError> {
-        let Locked { write, thread, principal } = locked;
+        let LockedRequest { write, thread, principal } = locked;
         let (started, backfill) = match next {
-            Next::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
-            Next::Begin { lease, first, backfill, continued } => {
+            RequestOutcome::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
+            RequestOutcome::Begin { lease, first, backfill, continued } => {
                 // A request that finds the run in the database has to find its log too. The log has no reader
                 // until the commit is made.
                 let task = self.turn_task(lease.run.id);
@@ -246,17 +259,17 @@ impl Chat {
                 let _ended = committed.send(());
                 (started, backfill)
             }
-            Next::Await { pending, backfill } => {
+            RequestOutcome::Await { pending, backfill } => {
                 write.commit().await?;
                 (self.announce(principal.clone(), thread.into_thread(), pending), backfill)
             }
-            Next::Report { run, events } => {
+            RequestOutcome::Report { run, events } => {
                 write.commit().await?;
                 // Dropping the task closes its log.
                 let teller = TurnTask::detached(self, run.id);
                 (Started::of(&run, teller.log.clone()), events)
             }
-            Next::End(_) => {
+            RequestOutcome::End(_) => {
                 // Commits the close of a dead turn.
                 write.commit().await?;
                 return Ok(None);
@@ -266,7 +279,7 @@ impl Chat {
     }
 }
 
-impl Next {
+impl RequestOutcome {
     /// Returns the same with this event before all others that the client gets.
     pub(super) fn after(mut self, first: Option<TurnEvent<'static>>) -> Self {
         match &mut self {

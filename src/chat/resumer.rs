@@ -3,7 +3,7 @@
 //! by the same compare-and-set as a client.
 
 use super::Chat;
-use super::continuation::Locked;
+use super::continuation::LockedRequest;
 use super::request::AdmitError;
 use futures::FutureExt;
 use holdpoint_core::Principal;
@@ -57,7 +57,7 @@ impl Chat {
             RunStatus::Waiting | RunStatus::Failed if is_latest && !thread.is_deleted => {}
             _ => return Err(ResumeRunError::NotWaiting(Box::new(run))),
         }
-        let locked = Locked { write, thread, principal };
+        let locked = LockedRequest { write, thread, principal };
         let next = self.continue_by_server(&locked).await?.ok_or(ResumeRunError::OpenCalls)?;
         let of = locked.thread.clone().into_thread();
         self.commit_and_start(locked, next).await?;
@@ -132,7 +132,7 @@ impl Chat {
         let Some((run, thread)) = write.run_to_resume(id).await? else { return Ok(write.commit().await?) };
         let (tenant_id, user_id) = (thread.tenant_id.clone(), thread.user_id.clone());
         let principal = Principal { tenant_id, user_id, roles: run.options.roles };
-        let locked = Locked { write, thread, principal: &principal };
+        let locked = LockedRequest { write, thread, principal: &principal };
         if let Some(next) = self.continue_by_server(&locked).await? {
             tracing::info!(run_id = %id, "the server resumes a run");
             // This process has no reader for the stream yet. A client that attaches finds the log.

@@ -3,7 +3,7 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AskHandler, Ended, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
+use crate::agent::{AskHandler, EndedTurn, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
 use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::RunId;
@@ -148,7 +148,7 @@ impl TurnTask {
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut SpentTokens,
-    ) -> Result<Option<Ended>, TurnError> {
+    ) -> Result<Option<EndedTurn>, TurnError> {
         let (model, first) = (self.chat.model_of(&lease.run)?, first?);
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
@@ -159,8 +159,8 @@ impl TurnTask {
     }
 
     /// Commits the end of a turn that did not fail, and returns the event to emit.
-    async fn end(&self, lease: &Lease, ended: Ended, spent: SpentTokens) -> TurnEvent<'static> {
-        let Ended { end, reason, is_committed } = ended;
+    async fn end(&self, lease: &Lease, ended: EndedTurn, spent: SpentTokens) -> TurnEvent<'static> {
+        let EndedTurn { end, reason, is_committed } = ended;
         let ended = if is_committed {
             self.after_end(lease, &end);
             Ok(Some(end))

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     key: String,
     pub(super) route: Route,
     /// What is known of the handshake of the server.
-    pub(super) known: Known,
+    pub(super) known: FoundHandshake,
     pub(super) redaction: Redaction,
     pub(super) log: Arc<LogRate>,
     pub(super) store: Store,
@@ -32,9 +32,9 @@ pub(super) struct Entry {
 
 /// The handshake of a server, if it took long to find, until it fails.
 #[derive(Default)]
-pub(super) struct Known(Mutex<Option<McpProtocol>>);
+pub(super) struct FoundHandshake(Mutex<Option<McpProtocol>>);
 
-impl Known {
+impl FoundHandshake {
     pub(super) fn get(&self) -> Option<McpProtocol> {
         *self.0.lock()
     }
@@ -94,7 +94,7 @@ impl Entry {
         };
         let timeout = server.timeout(&config.tools);
         let config = server.clone();
-        Ok(Self { config, key, route, known: Known::default(), redaction, log, store, timeout })
+        Ok(Self { config, key, route, known: FoundHandshake::default(), redaction, log, store, timeout })
     }
 
     /// Returns the headers as they were read last. A program has none.

@@ -1,7 +1,7 @@
 //! A tool of a server.
 
 use super::connection::{Called, Connection};
-use super::failure::{Failure, Refused};
+use super::failure::{Failure, RefusedConnection};
 use super::{Connected, Link};
 use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
@@ -75,7 +75,7 @@ impl McpTool {
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Connection(refused)) => refused,
         };
-        if refused == Refused::Credentials && !self.link.has_header_files {
+        if refused == RefusedConnection::Credentials && !self.link.has_header_files {
             return Err(refused.into_error());
         }
         let Some(next) = self.next_of(&connection).await else { return Err(refused.into_error()) };
