@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 #[derive(Debug)]
 pub(crate) struct Activity {
-    now: Mutex<Now>,
+    now: Mutex<ActivityState>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Now {
+struct ActivityState {
     /// Number of open requests.
     open: usize,
     /// Since when no request is open.
@@ -35,7 +35,7 @@ struct Now {
 
 /// What the server does with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ConnectionEnd {
     /// The server shuts the connection down gracefully: it accepts no further requests, and open requests
     /// finish.
     Leave,
@@ -45,7 +45,7 @@ pub(crate) enum Fate {
 
 impl Activity {
     pub(crate) fn new() -> Arc<Self> {
-        let now = Now {
+        let now = ActivityState {
             open: 0,
             idle_since: Instant::now(),
             version: None,
@@ -104,19 +104,21 @@ impl Activity {
         &self,
         deadlines: &Deadlines,
         closing_since: Option<Instant>,
-    ) -> Option<(Instant, Fate)> {
+    ) -> Option<(Instant, ConnectionEnd)> {
         let now = self.now.lock();
         if now.unread && closing_since.is_none() {
-            return Some((Instant::now(), Fate::Leave));
+            return Some((Instant::now(), ConnectionEnd::Leave));
         }
         if now.open > 0 {
             return None;
         }
         Some(match (closing_since, now.version, now.head_since) {
-            (Some(closing_since), ..) => (closing_since.max(now.idle_since) + deadlines.taking, Fate::Close),
-            (None, None, _) => (now.idle_since + deadlines.head, Fate::Close),
-            (None, Some(_), Some(head)) => (head + deadlines.head, Fate::Close),
-            (None, Some(_), None) => (now.idle_since + deadlines.idle, Fate::Leave),
+            (Some(closing_since), ..) => {
+                (closing_since.max(now.idle_since) + deadlines.taking, ConnectionEnd::Close)
+            }
+            (None, None, _) => (now.idle_since + deadlines.head, ConnectionEnd::Close),
+            (None, Some(_), Some(head)) => (head + deadlines.head, ConnectionEnd::Close),
+            (None, Some(_), None) => (now.idle_since + deadlines.idle, ConnectionEnd::Leave),
         })
     }
 }

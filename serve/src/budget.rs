@@ -62,12 +62,12 @@ pub enum Exhausted {
 }
 
 /// Bytes in memory, with their reservation.
-struct Counted {
+struct ReservedBytes {
     bytes: Bytes,
     _reserved: Reserved,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -164,7 +164,7 @@ impl Reserved {
 
     /// Ties the reservation to its bytes. It is released when the last reference to them is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Counted { bytes, _reserved: self })
+        Bytes::from_owner(ReservedBytes { bytes, _reserved: self })
     }
 
     fn missing(&self, bytes: usize) -> u32 {

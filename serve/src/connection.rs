@@ -1,6 +1,6 @@
 //! One connection.
 
-use crate::activity::{Activity, Fate};
+use crate::activity::{Activity, ConnectionEnd};
 use crate::connections::Admission;
 use crate::deadlines::Deadlines;
 use crate::far_side::Watched;
@@ -129,15 +129,15 @@ impl<E: Endpoint + 'static> Connection<E> {
                 }
                 () = activity.changed() => continue,
                 () = far_side.changed() => continue,
-                () = stopping.cancelled(), if closing_since.is_none() => Fate::Leave,
+                () = stopping.cancelled(), if closing_since.is_none() => ConnectionEnd::Leave,
                 fate = due => fate,
             };
             match fate {
-                Fate::Leave => {
+                ConnectionEnd::Leave => {
                     connection.as_mut().graceful_shutdown();
                     closing_since = Some(Instant::now());
                 }
-                Fate::Close => {
+                ConnectionEnd::Close => {
                     tracing::debug!("a connection exceeded its deadline and is closed");
                     return;
                 }

@@ -1,7 +1,7 @@
 //! Execution of permitted calls: runs the tool and stores the outcome.
 
 use super::heartbeat::{Halt, Heartbeat};
-use super::offer::Offer;
+use super::offer::OutcomeOffer;
 use super::progress::{self, LastReport};
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
@@ -71,7 +71,7 @@ impl Executor {
         &self,
         permit: Permit,
         asks: Arc<dyn InputRequests>,
-        offer: Option<Offer>,
+        offer: Option<OutcomeOffer>,
     ) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
@@ -133,7 +133,7 @@ impl Executor {
         &self,
         permit: Permit,
         asks: Arc<dyn InputRequests>,
-        offer: Option<Offer>,
+        offer: Option<OutcomeOffer>,
     ) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let edit = permit.edit().cloned();
@@ -278,7 +278,7 @@ impl Executor {
         edit: Option<&Edit>,
         outcome: Outcome,
         waited: &WaitedTime,
-        offer: Option<Offer>,
+        offer: Option<OutcomeOffer>,
     ) -> Result<Ran, StoreError> {
         let result = self.gate().result_text(&outcome, edit);
         // The request that takes an offer stores no report.

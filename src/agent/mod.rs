@@ -55,7 +55,7 @@ pub(crate) use execution::{Executor, Ran};
 pub(crate) use heartbeat::Heartbeat;
 #[cfg(feature = "bench")]
 pub(crate) use history::project;
-pub(crate) use offer::{Offer, Settlement, Unsettled};
+pub(crate) use offer::{OutcomeOffer, Settlement, UnsettledOutcome};
 pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
 pub(crate) use turn::{Agent, AskHandler, EndedTurn, FirstStep, StartCommitted, Turn};

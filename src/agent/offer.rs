@@ -15,11 +15,11 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The place where an executor offers the outcome of one execution.
 #[derive(Debug)]
-pub(crate) struct Offer(oneshot::Sender<Unsettled>);
+pub(crate) struct OutcomeOffer(oneshot::Sender<UnsettledOutcome>);
 
 /// The outcome of an execution that no transaction has stored yet.
 #[derive(Debug)]
-pub(crate) struct Unsettled {
+pub(crate) struct UnsettledOutcome {
     tool_call_id: ToolCallId,
     execution: Execution,
     outcome: Outcome,
@@ -35,9 +35,9 @@ pub(crate) struct Settlement {
     stored: oneshot::Sender<Box<State>>,
 }
 
-impl Offer {
+impl OutcomeOffer {
     /// Returns an offer, and the receiver of its outcome.
-    pub(crate) fn new() -> (Self, oneshot::Receiver<Unsettled>) {
+    pub(crate) fn new() -> (Self, oneshot::Receiver<UnsettledOutcome>) {
         let (offer, outcome) = oneshot::channel();
         (Self(offer), outcome)
     }
@@ -54,12 +54,12 @@ impl Offer {
     ) -> Option<Box<State>> {
         let (stored, is_stored) = oneshot::channel();
         let (outcome, result) = (outcome.clone(), result.to_owned());
-        self.0.send(Unsettled { tool_call_id, execution, outcome, result, stored }).ok()?;
+        self.0.send(UnsettledOutcome { tool_call_id, execution, outcome, result, stored }).ok()?;
         timeout(STORE_TIMEOUT.min(lease / 3), is_stored).await.ok()?.ok()
     }
 }
 
-impl Unsettled {
+impl UnsettledOutcome {
     /// Settles the execution in this transaction. Returns `None` if another transaction has ended the call.
     pub(crate) async fn settle(self, write: &Write) -> Result<Option<Settlement>, StoreError> {
         let Self { tool_call_id, execution, outcome, result, stored } = self;

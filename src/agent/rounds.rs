@@ -7,7 +7,7 @@ use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
 use super::polling::{PollingEnd, Questions};
 use super::retry::persist;
-use crate::tools::remote_work::{Again, RemoteServer, SentCall};
+use crate::tools::remote_work::{RemoteServer, RepeatAnswer, SentCall};
 use futures::stream::StreamExt;
 use holdpoint_core::call::Outcome;
 use holdpoint_core::owner::{InputForm, InputRound, NextAction};
@@ -70,12 +70,12 @@ impl Executor {
             }
         };
         let next = match again {
-            Again::Ended(output) => {
+            RepeatAnswer::Ended(output) => {
                 return Ok(ControlFlow::Break(PollingEnd::Outcome(self.gate().succeeded(output))));
             }
-            Again::Failed(outcome) => return Ok(ControlFlow::Break(PollingEnd::Outcome(outcome))),
-            Again::Unknown => return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted))),
-            Again::Next(next) => next,
+            RepeatAnswer::Failed(outcome) => return Ok(ControlFlow::Break(PollingEnd::Outcome(outcome))),
+            RepeatAnswer::Unknown => return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted))),
+            RepeatAnswer::Next(next) => next,
         };
         let store = || async { self.store.urgent_write().await?.store_next(polls, &next).await };
         let stored = persist(self.lease, store).await?.value;

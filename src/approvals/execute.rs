@@ -1,7 +1,7 @@
 //! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
-use crate::agent::{Offer, Ran, Unsettled, Wait, WakeSignal, persist};
+use crate::agent::{OutcomeOffer, Ran, UnsettledOutcome, Wait, WakeSignal, persist};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use holdpoint_core::call::{ExecutedBy, Execution, State, ToolCall};
@@ -31,7 +31,7 @@ pub(super) enum ClaimResult {
 pub(crate) struct Running {
     ended: oneshot::Receiver<State>,
     /// Receives the outcome, if the decider may store it.
-    unsettled: Option<oneshot::Receiver<Unsettled>>,
+    unsettled: Option<oneshot::Receiver<UnsettledOutcome>>,
 }
 
 impl Running {
@@ -46,7 +46,7 @@ impl Running {
 
     /// Completes when the tool has returned and its outcome is ready to be stored, or when the execution is over, and
     /// updates its call then. Returns the outcome that is ready.
-    pub(super) async fn returned(mut self, call: &mut ToolCall) -> Option<Unsettled> {
+    pub(super) async fn returned(mut self, call: &mut ToolCall) -> Option<UnsettledOutcome> {
         if let Some(unsettled) = self.unsettled.take()
             && let Ok(unsettled) = unsettled.await
         {
@@ -105,7 +105,7 @@ impl Approvals {
     fn begin(&self, thread: ThreadId, permit: Permit, surface: Surface) -> Running {
         let (ended_sender, ended) = oneshot::channel();
         // Only the stream of the client that decides resumes the run with the next transaction.
-        let (offer, unsettled) = (surface == Surface::Stream).then(Offer::new).unzip();
+        let (offer, unsettled) = (surface == Surface::Stream).then(OutcomeOffer::new).unzip();
         let approvals = self.clone();
         self.tasks().spawn(async move {
             if let Some(state) = approvals.run(thread, permit, offer).await {
@@ -275,7 +275,12 @@ impl Approvals {
     }
 
     /// Runs a claimed call of this thread. Returns the state in which the execution has ended the call.
-    pub(super) async fn run(&self, thread: ThreadId, permit: Permit, offer: Option<Offer>) -> Option<State> {
+    pub(super) async fn run(
+        &self,
+        thread: ThreadId,
+        permit: Permit,
+        offer: Option<OutcomeOffer>,
+    ) -> Option<State> {
         let tool_call_id = permit.tool_call_id();
         let ended = match self.executor.run(permit, Arc::new(self.clone()), offer).await {
             Ok(Ran::Ended(state)) => Some(*state),

@@ -1,6 +1,6 @@
 //! Admission of turn requests: finds or creates the run that a request asks for.
 
-use super::continuation::{ClientState, LockedRequest, RequestEffect};
+use super::continuation::{ClientState, LockedRequest, RequestOutcome};
 use super::intent::{Intent, intent};
 use super::posted_decisions::AppliedDecisions;
 use super::report::decided_elsewhere;
@@ -163,7 +163,7 @@ impl Chat {
         intent: Intent,
         options: RunOptions,
         client: ClientState<'_>,
-    ) -> Result<RequestEffect, AdmitError> {
+    ) -> Result<RequestOutcome, AdmitError> {
         let LockedRequest { write, thread, principal } = locked;
         let question = match intent {
             Intent::Continue { message, from_the_start } => {
@@ -200,7 +200,7 @@ impl Chat {
         let new = NewRun { question, options, lease: self.approval.lease };
         let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
         let first = Box::new(self.open_first(write, thread, &lease, &transcript).await?);
-        let next = RequestEffect::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
+        let next = RequestOutcome::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
         Ok(next.after(decided_elsewhere(&transcript, None, client.shown)))
     }
 

@@ -42,7 +42,7 @@ pub(super) struct ClientState<'a> {
 }
 
 /// What a request leads to, in a transaction that is not committed yet.
-pub(super) enum RequestEffect {
+pub(super) enum RequestOutcome {
     /// The request reads a running turn.
     Attach { run: Run, log: Arc<TurnLog>, backfill: Vec<TurnEvent<'static>> },
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
@@ -81,7 +81,7 @@ impl Chat {
         message: Option<MessageId>,
         has_nothing: bool,
         client: ClientState<'_>,
-    ) -> Result<RequestEffect, AdmitError> {
+    ) -> Result<RequestOutcome, AdmitError> {
         let (LockedRequest { write, thread, .. }, ClientState { answered, shown, traits }) = (locked, client);
         let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
         let run = match message {
@@ -113,11 +113,11 @@ impl Chat {
         &self,
         locked: &LockedRequest<'_>,
         client: ClientTraits,
-    ) -> Result<RequestEffect, AdmitError> {
+    ) -> Result<RequestOutcome, AdmitError> {
         let LockedRequest { write, thread, .. } = locked;
         if !client.resumes_by_get {
             let Some(run) = self.running_run(write, thread).await? else {
-                return Ok(RequestEffect::End(None));
+                return Ok(RequestOutcome::End(None));
             };
             let view = StoredView::of(run, true);
             let plan = plan(&view, Request::Get, client)?;
@@ -128,7 +128,7 @@ impl Chat {
             Some((running, _)) => Some(running),
             None => transcript.latest_run()?,
         };
-        let Some(run) = run else { return Ok(RequestEffect::End(None)) };
+        let Some(run) = run else { return Ok(RequestOutcome::End(None)) };
         let mut view =
             StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run.clone(), true) };
         if view.can_resume() {
@@ -144,7 +144,7 @@ impl Chat {
     pub(super) async fn continue_by_server(
         &self,
         locked: &LockedRequest<'_>,
-    ) -> Result<Option<RequestEffect>, AdmitError> {
+    ) -> Result<Option<RequestOutcome>, AdmitError> {
         let LockedRequest { write, thread, .. } = locked;
         let transcript = write.transcript(thread).await?;
         let last = transcript.latest_run()?.ok_or(AdmitError::NothingToContinue)?;
@@ -170,21 +170,21 @@ impl Chat {
         plan: Plan,
         client: ClientTraits,
         transcript: Option<&Transcript>,
-    ) -> Result<RequestEffect, AdmitError> {
+    ) -> Result<RequestOutcome, AdmitError> {
         let LockedRequest { write, thread, principal } = locked;
         let options = self.on_behalf_of(principal, view.run.options.clone());
         let run = Run { options, ..view.run.clone() };
         match plan {
             Plan::Attach(backfill) => {
                 let Some(log) = self.running_log(write, thread, &run).await? else {
-                    return Ok(RequestEffect::End(Some(TurnError::taken_over())));
+                    return Ok(RequestOutcome::End(Some(TurnError::taken_over())));
                 };
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
                     Backfill::After(step) => backfill_before_turn(&view.steps_before_turn, step),
                     Backfill::Whole => replay(&write.steps_before_turn(thread, &run).await?),
                 };
-                Ok(RequestEffect::Attach { run, log, backfill })
+                Ok(RequestOutcome::Attach { run, log, backfill })
             }
             Plan::Resume(backfill) => {
                 self.check_turns(locked).await?;
@@ -201,12 +201,12 @@ impl Chat {
                     Backfill::After(step) => backfill_before_turn(steps, step),
                     Backfill::Whole => replay(steps),
                 };
-                Ok(RequestEffect::Begin { lease, first, backfill, continued: TurnEvent::continuation(steps) })
+                Ok(RequestOutcome::Begin { lease, first, backfill, continued: TurnEvent::continuation(steps) })
             }
             Plan::Await { step, in_turn, backfill } => {
                 let turn = if in_turn { self.running_log(write, thread, &run).await? } else { None };
                 if in_turn && turn.is_none() {
-                    return Ok(RequestEffect::End(Some(TurnError::taken_over())));
+                    return Ok(RequestOutcome::End(Some(TurnError::taken_over())));
                 }
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
@@ -218,7 +218,7 @@ impl Chat {
                         replay(up_to_it)
                     }
                 };
-                Ok(RequestEffect::Await {
+                Ok(RequestOutcome::Await {
                     pending: PendingContinuation { run, step, turn, client },
                     backfill,
                 })
@@ -229,9 +229,9 @@ impl Chat {
                     None => Cow::Owned(write.transcript(thread).await?),
                 };
                 let events = report::events(view, &transcript, report);
-                Ok(RequestEffect::Report { run, events })
+                Ok(RequestOutcome::Report { run, events })
             }
-            Plan::End(error) => Ok(RequestEffect::End(error)),
+            Plan::End(error) => Ok(RequestOutcome::End(error)),
         }
     }
 
@@ -239,12 +239,12 @@ impl Chat {
     pub(super) async fn commit_and_start(
         &self,
         locked: LockedRequest<'_>,
-        next: RequestEffect,
+        next: RequestOutcome,
     ) -> Result<Option<Started>, StoreError> {
         let LockedRequest { write, thread, principal } = locked;
         let (started, backfill) = match next {
-            RequestEffect::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
-            RequestEffect::Begin { lease, first, backfill, continued } => {
+            RequestOutcome::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
+            RequestOutcome::Begin { lease, first, backfill, continued } => {
                 // A request that finds the run in the database has to find its log too. The log has no reader
                 // until the commit is made.
                 let task = self.turn_task(lease.run.id);
@@ -263,17 +263,17 @@ impl Chat {
                 let _ended = committed.send(());
                 (started, backfill)
             }
-            RequestEffect::Await { pending, backfill } => {
+            RequestOutcome::Await { pending, backfill } => {
                 write.commit().await?;
                 (self.announce(principal.clone(), thread.into_thread(), pending), backfill)
             }
-            RequestEffect::Report { run, events } => {
+            RequestOutcome::Report { run, events } => {
                 write.commit().await?;
                 // Dropping the task closes its log.
                 let teller = TurnTask::detached(self, run.id);
                 (Started::of(&run, teller.log.clone()), events)
             }
-            RequestEffect::End(_) => {
+            RequestOutcome::End(_) => {
                 // Commits the close of a dead turn.
                 write.commit().await?;
                 return Ok(None);
@@ -283,7 +283,7 @@ impl Chat {
     }
 }
 
-impl RequestEffect {
+impl RequestOutcome {
     /// Returns the same with this event before all others that the client gets.
     pub(super) fn after(mut self, first: Option<TurnEvent<'static>>) -> Self {
         match &mut self {

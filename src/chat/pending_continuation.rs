@@ -1,7 +1,7 @@
 //! Continuations that have to wait for approved calls to end. After the wait the run resumes, or the client
 //! gets the status of the calls.
 
-use super::continuation::{LockedRequest, PendingContinuation, RequestEffect};
+use super::continuation::{LockedRequest, PendingContinuation, RequestOutcome};
 use super::plan::{Request, StoredView, is_in_progress, plan};
 use super::posted_decisions::{backfill, held_at};
 use super::report::end;
@@ -68,13 +68,13 @@ impl TurnTask {
         let (write, thread, view) = self.wait(&thread, waiting).await?;
         let locked = LockedRequest { write, thread, principal };
         let next = self.next(&locked, &view, waiting).await?;
-        if let RequestEffect::Begin { .. } = next {
+        if let RequestOutcome::Begin { .. } = next {
             // Before the commit: a request that finds the run in the database has to find its log too.
             self.chat.live.adopt(self.run_id, &self.log);
         }
         locked.write.commit().await?;
         match next {
-            RequestEffect::Begin { lease, first, continued, .. } => {
+            RequestOutcome::Begin { lease, first, continued, .. } => {
                 // The steps are not needed as long as the turn runs.
                 drop(view);
                 let (committed, start_committed) = oneshot::channel();
@@ -82,7 +82,7 @@ impl TurnTask {
                 let _ended = committed.send(());
                 self.turn(*lease, *first, start_committed, continued).await;
             }
-            RequestEffect::Attach { log, backfill, .. } => {
+            RequestOutcome::Attach { log, backfill, .. } => {
                 drop(view);
                 self.emit_all(backfill);
                 let mut reader = log.reader();
@@ -93,8 +93,8 @@ impl TurnTask {
                 while reader.next(emit).await {}
             }
             // Nothing is awaited twice.
-            RequestEffect::Await { .. } | RequestEffect::Report { .. } => self.report(&view, waiting, None),
-            RequestEffect::End(error) => self.report(&view, waiting, error),
+            RequestOutcome::Await { .. } | RequestOutcome::Report { .. } => self.report(&view, waiting, None),
+            RequestOutcome::End(error) => self.report(&view, waiting, error),
         }
         Ok(())
     }
@@ -105,13 +105,13 @@ impl TurnTask {
         locked: &LockedRequest<'_>,
         view: &StoredView,
         waiting: &PendingContinuation,
-    ) -> Result<RequestEffect, AdmitError> {
+    ) -> Result<RequestOutcome, AdmitError> {
         let plan = plan(view, Request::Waited { step: waiting.step }, waiting.client)?;
         match self.chat.execute(locked, view, plan, waiting.client, None).await {
             // Another transaction resumed the run.
-            Err(AdmitError::TurnInProgress) => Ok(RequestEffect::End(None)),
+            Err(AdmitError::TurnInProgress) => Ok(RequestOutcome::End(None)),
             Err(AdmitError::TooManyTurns { .. } | AdmitError::Denied(Denied::TooOften(_))) => {
-                Ok(RequestEffect::End(Some(TurnError::no_room())))
+                Ok(RequestOutcome::End(Some(TurnError::no_room())))
             }
             next => next,
         }

@@ -3,7 +3,7 @@
 
 use super::Chat;
 use super::request::{AdmitError, PostedDecision, ThreadName};
-use crate::agent::Unsettled;
+use crate::agent::UnsettledOutcome;
 use crate::approvals::{DecideError, Decider, DecisionRequest, Denied, Scope};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
@@ -20,7 +20,7 @@ pub(super) struct AppliedDecisions {
     /// The calls whose decisions were accepted.
     pub(super) accepted: HashSet<ToolCallId>,
     /// The outcomes of these calls that the transaction of the request stores.
-    pub(super) unsettled: Vec<Unsettled>,
+    pub(super) unsettled: Vec<UnsettledOutcome>,
 }
 
 impl Chat {

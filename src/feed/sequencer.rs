@@ -20,7 +20,7 @@ const TOUCHED_MAX: i64 = 1000;
 
 /// The work that is due.
 #[derive(Debug, Clone, Copy)]
-enum Due {
+enum DueWork {
     Pass,
     /// A look at the events that another process has numbered.
     Look,
@@ -63,11 +63,11 @@ impl Feed {
             // After a failure the events of this process may lack numbers.
             let look = if notified.borrow().listens && !fails { LOOK_LISTENING } else { LOOK };
             let due = tokio::select! {
-                () = self.has_events(next_pass) => Due::Pass,
-                () = sleep(look) => Due::Poll,
+                () = self.has_events(next_pass) => DueWork::Pass,
+                () = sleep(look) => DueWork::Poll,
                 due = next_notification(known, &mut notified) => due,
             };
-            if matches!(due, Due::Pass) {
+            if matches!(due, DueWork::Pass) {
                 next_pass = Instant::now() + PACE;
             }
             // In a task: database work must not be dropped midway.
@@ -105,17 +105,17 @@ impl Feed {
 
     /// Does the due work and notifies subscriptions of events after `known`. Returns the last number, and
     /// which events are left.
-    async fn catch_up(&self, due: Due, known: i64) -> Result<(i64, UnnumberedEvents), StoreError> {
+    async fn catch_up(&self, due: DueWork, known: i64) -> Result<(i64, UnnumberedEvents), StoreError> {
         let (last, touched, left) = match due {
-            Due::Pass => {
+            DueWork::Pass => {
                 let pass = self.store.number_events().await?;
                 // Otherwise another process, or a transaction on SQLite, has numbered events since.
                 let touched = (pass.before == known).then_some(pass.touched);
                 (pass.last, touched, pass.left)
             }
-            Due::Look | Due::Poll => {
+            DueWork::Look | DueWork::Poll => {
                 let found = self.store.read_once().await?.numbered().await?;
-                let is_left = found.unnumbered && matches!(due, Due::Poll);
+                let is_left = found.unnumbered && matches!(due, DueWork::Poll);
                 (found.last, None, if is_left { UnnumberedEvents::All } else { UnnumberedEvents::Nothing })
             }
         };
@@ -166,15 +166,15 @@ impl Feed {
 }
 
 /// Completes when a notification reports a number beyond `known`, or when the notifications end.
-async fn next_notification(known: i64, notified: &mut watch::Receiver<Notified>) -> Due {
+async fn next_notification(known: i64, notified: &mut watch::Receiver<Notified>) -> DueWork {
     let listened = notified.borrow().listens;
     while notified.changed().await.is_ok() {
         let Notified { last, listens } = *notified.borrow_and_update();
         if last > known {
-            return Due::Look;
+            return DueWork::Look;
         }
         if listened && !listens {
-            return Due::Poll;
+            return DueWork::Poll;
         }
     }
     // Without a listener there are no notifications.

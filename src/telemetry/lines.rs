@@ -182,9 +182,9 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct KeptLines(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Kept {
+    impl io::Write for KeptLines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -197,7 +197,7 @@ mod tests {
 
     /// Returns the one line that the closure logs.
     fn line(format: LogFormat, log: impl FnOnce()) -> String {
-        let kept = Kept::default();
+        let kept = KeptLines::default();
         let writer = kept.clone();
         let lines = Lines { format, writer: move || writer.clone() };
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);

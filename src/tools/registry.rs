@@ -220,7 +220,7 @@ pub(crate) struct InputError {
 
 /// The way in which a tool's calls are done. Each tool has one.
 #[derive(Clone)]
-pub(super) enum Does {
+pub(super) enum ExecutionKind {
     /// The tool executes the call.
     Execute(Arc<dyn DynTool>),
     /// A child thread executes the call.
@@ -247,7 +247,7 @@ pub(crate) struct Registered {
     pub(crate) acceptance: Acceptance,
     /// The operator's rules for the tool.
     pub(super) rules: ToolRules,
-    pub(super) does: Does,
+    pub(super) does: ExecutionKind,
     /// The keys of a service that may report outcomes of the tool's calls later.
     pub(crate) callback_keys: Option<Arc<Signer>>,
     headline: Option<Headline>,
@@ -262,7 +262,7 @@ impl fmt::Debug for Registered {
 
 impl Registered {
     /// Checks a tool.
-    fn new(spec: ToolSpec, does: Does, of_server: Option<OfServer>) -> Result<Self, RegistryError> {
+    fn new(spec: ToolSpec, does: ExecutionKind, of_server: Option<OfServer>) -> Result<Self, RegistryError> {
         let name = spec.name.clone();
         if !is_tool_name(&name) {
             return Err(RegistryError::Name(name));
@@ -315,7 +315,7 @@ impl Registered {
         of_server: OfServer,
         server: Arc<dyn RemoteServer>,
     ) -> Result<Self, RegistryError> {
-        let tool = Self::new(tool.spec(), Does::Execute(tool), Some(of_server))?;
+        let tool = Self::new(tool.spec(), ExecutionKind::Execute(tool), Some(of_server))?;
         Ok(Self { server: Some(server), ..tool })
     }
 
@@ -326,14 +326,14 @@ impl Registered {
 
     /// Whether the tool itself executes its calls, in a process of a server.
     pub(crate) fn executes(&self) -> bool {
-        matches!(self.does, Does::Execute(_))
+        matches!(self.does, ExecutionKind::Execute(_))
     }
 
     /// Returns the longest execution of a call by a worker, if workers execute the calls.
     pub(crate) fn worker_timeout(&self) -> Option<Duration> {
         match self.does {
-            Does::Worker(timeout) => Some(timeout),
-            Does::Execute(_) | Does::Delegate(_) => None,
+            ExecutionKind::Worker(timeout) => Some(timeout),
+            ExecutionKind::Execute(_) | ExecutionKind::Delegate(_) => None,
         }
     }
 
@@ -414,7 +414,7 @@ impl ToolRegistry {
     /// Returns the errors of [`register`](Self::register).
     pub fn register_dyn(&mut self, tool: Arc<dyn DynTool>) -> Result<(), RegistryError> {
         let spec = tool.spec();
-        self.insert(spec, Does::Execute(tool))
+        self.insert(spec, ExecutionKind::Execute(tool))
     }
 
     /// Lets the service with these keys report outcomes of this tool's calls later.
@@ -429,7 +429,7 @@ impl ToolRegistry {
     /// # Errors
     /// Returns the errors of [`register`](Self::register).
     pub fn register_sub_agent<T: SubAgent>(&mut self, agent: T) -> Result<(), RegistryError> {
-        self.insert(sub_agent::spec::<T>(), Does::Delegate(Arc::new(TypedSubAgent(agent))))
+        self.insert(sub_agent::spec::<T>(), ExecutionKind::Delegate(Arc::new(TypedSubAgent(agent))))
     }
 
     /// Adds a tool whose calls are executed by workers: programs that claim the calls over HTTP. No
@@ -438,10 +438,10 @@ impl ToolRegistry {
     /// # Errors
     /// Returns the errors of [`register`](Self::register).
     pub fn register_worker_tool(&mut self, spec: ToolSpec, timeout: Duration) -> Result<(), RegistryError> {
-        self.insert(spec, Does::Worker(timeout))
+        self.insert(spec, ExecutionKind::Worker(timeout))
     }
 
-    fn insert(&mut self, spec: ToolSpec, does: Does) -> Result<(), RegistryError> {
+    fn insert(&mut self, spec: ToolSpec, does: ExecutionKind) -> Result<(), RegistryError> {
         let tool = Registered::new(spec, does, None)?;
         let name = tool.spec.name.clone();
         if self.tools.contains_key(&name) {
@@ -454,7 +454,7 @@ impl ToolRegistry {
     /// Checks that every tool that a sub-agent names is registered. Call this after all registrations.
     pub(crate) fn check(&self) -> Result<(), RegistryError> {
         for (name, registered) in &self.tools {
-            let Does::Delegate(agent) = &registered.does else { continue };
+            let ExecutionKind::Delegate(agent) = &registered.does else { continue };
             let mut named = agent.tools().unwrap_or_default().iter();
             if let Some(missing) = named.find(|named| !self.may_have(named)) {
                 return Err(RegistryError::NoTool(name.clone(), (*missing).to_owned()));

@@ -39,7 +39,7 @@ pub(crate) trait RemoteServer: Send + Sync {
         call: SentCall<'a>,
         round: &'a InputRound,
         answers: BTreeMap<String, Answer>,
-    ) -> BoxFuture<'a, Again>;
+    ) -> BoxFuture<'a, RepeatAnswer>;
 }
 
 /// A call that is sent again.
@@ -74,7 +74,7 @@ pub(crate) enum Polled {
 
 /// The answer of a server that got a call again.
 #[derive(Debug)]
-pub(crate) enum Again {
+pub(crate) enum RepeatAnswer {
     /// The call has ended with this output.
     Ended(Value),
     /// The call has another outcome.

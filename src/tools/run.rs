@@ -3,7 +3,7 @@
 //! This is the one place that runs a tool, and it requires a [`Permit`]. A tool that panics ends nothing else.
 
 use super::gate::Gate;
-use super::registry::Does;
+use super::registry::ExecutionKind;
 use super::{IdempotencyKey, Permit, Preview, Requester, ToolError, Verified, Why};
 use futures::FutureExt;
 use holdpoint_core::assignment::Assignment;
@@ -31,7 +31,9 @@ impl Gate {
     /// Returns the assignment of the child that executes the permitted call, or the error of a sub-agent that
     /// cannot create one. `None` if the tool executes its calls itself.
     pub(crate) fn assignment(&self, permit: &Permit) -> Option<Result<Assignment, String>> {
-        let Does::Delegate(agent) = &self.registry.get(permit.tool_name())?.does else { return None };
+        let ExecutionKind::Delegate(agent) = &self.registry.get(permit.tool_name())?.does else {
+            return None;
+        };
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| agent.assignment(permit.input())));
         Some(match made {
             Ok(made) => made.map_err(|error| error.to_string()),
@@ -46,8 +48,8 @@ impl Gate {
     /// outcome is unknown. The panic ends nothing else.
     pub(crate) async fn run(&self, permit: Permit) -> Returned {
         let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
-            Some(Does::Execute(tool)) => tool,
-            Some(Does::Delegate(_)) => {
+            Some(ExecutionKind::Execute(tool)) => tool,
+            Some(ExecutionKind::Delegate(_)) => {
                 let why = "a sub-agent does what it is asked; the tool did not run";
                 return Outcome::Failed(why.to_owned()).into();
             }
@@ -55,7 +57,7 @@ impl Gate {
                 return Outcome::Failed("this server does not have the tool; it did not run".to_owned())
                     .into();
             }
-            Some(Does::Worker(_)) => {
+            Some(ExecutionKind::Worker(_)) => {
                 let why = "a worker executes the call; the tool did not run";
                 return Outcome::Failed(why.to_owned()).into();
             }
@@ -83,7 +85,7 @@ impl Gate {
         key: &IdempotencyKey,
     ) -> Option<Outcome> {
         let registered = self.registry.get(tool_name)?;
-        let Does::Execute(tool) = registered.does.clone() else { return None };
+        let ExecutionKind::Execute(tool) = registered.does.clone() else { return None };
         let same = registered.schema_hash == schema_hash;
         let verification = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
         match tokio::time::timeout(self.settings.timeout, verification).await {
@@ -112,7 +114,7 @@ impl Gate {
     /// failed preview.
     pub(crate) async fn preview(&self, tool_name: &str, input: &Input, requester: &Requester) -> Preview {
         let tool = self.registry.get(tool_name).filter(|tool| tool.spec.preview);
-        let Some(Does::Execute(tool)) = tool.map(|tool| &tool.does) else {
+        let Some(ExecutionKind::Execute(tool)) = tool.map(|tool| &tool.does) else {
             return Preview::failed("the tool has no previews any more");
         };
         let preview = AssertUnwindSafe(async { tool.preview(input, requester).await }).catch_unwind();

@@ -22,19 +22,19 @@ pub struct Ledger {
     options: ConnectOptions,
     /// Opened at the first use: the server may still be creating the database.
     rows: Arc<OnceCell<DatabaseConnection>>,
-    settled: Arc<Mutex<Settled>>,
+    settled: Arc<Mutex<SettledLines>>,
 }
 
 /// The `effect` and `refused` lines by key, in the part of the file that was read so far.
 #[derive(Debug, Default)]
-struct Settled {
+struct SettledLines {
     read: u64,
     lines: HashMap<String, Value>,
 }
 
 /// The row of a call when its tool began.
 #[derive(Debug, Serialize, FromQueryResult)]
-pub struct Seen {
+pub struct SeenCall {
     #[serde(rename = "seen_state")]
     pub state: String,
     /// Its verdict.
@@ -87,7 +87,7 @@ pub struct Execution {
     pub schema_hash: String,
     /// The row at the start of the tool. `None` if the database did not answer in time.
     #[serde(flatten)]
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenCall>,
 }
 
 /// A line with the fields that all lines have.
@@ -110,19 +110,19 @@ impl Ledger {
     }
 
     /// Returns the row of a call, or `None` if the database does not answer in time.
-    pub async fn read_row(&self, call: &str) -> Option<Seen> {
+    pub async fn read_row(&self, call: &str) -> Option<SeenCall> {
         let row = tokio::time::timeout(ROW_TIMEOUT, self.row(call)).await.ok()?.ok()?;
-        Some(row.unwrap_or_else(|| Seen { state: "absent".to_owned(), validated: None, exec_id: None }))
+        Some(row.unwrap_or_else(|| SeenCall { state: "absent".to_owned(), validated: None, exec_id: None }))
     }
 
-    async fn row(&self, call: &str) -> Result<Option<Seen>, DbErr> {
+    async fn row(&self, call: &str) -> Result<Option<SeenCall>, DbErr> {
         let rows = self.rows.get_or_try_init(|| Database::connect(self.options.clone())).await?;
         let statement = Statement::from_sql_and_values(
             rows.get_database_backend(),
             "SELECT state, validated, exec_id FROM tool_calls WHERE tool_call_id = $1",
             [call.into()],
         );
-        Seen::find_by_statement(statement).one(rows).await
+        SeenCall::find_by_statement(statement).one(rows).await
     }
 
     /// Writes a line durably.
@@ -151,7 +151,7 @@ impl Ledger {
     }
 }
 
-impl Settled {
+impl SettledLines {
     /// Reads the lines since the last read. The last line of a locked file is complete.
     fn read_on(&mut self, mut file: &File) -> std::io::Result<()> {
         file.seek(SeekFrom::Start(self.read))?;

@@ -142,13 +142,13 @@ fn takes(settings: &mut Settings, from: u64, to: u64) {
 }
 
 /// The result of a run.
-struct Found {
+struct RunFindings {
     violations: Vec<Violation>,
     /// The error of a run that did not complete.
     error: Option<String>,
 }
 
-impl Found {
+impl RunFindings {
     /// Whether a guard refused a statement with one of these errors.
     fn refused(&self, errors: &[&str]) -> bool {
         let of_a_guard = self.violations.iter().filter(|it| it.id == "G");
@@ -203,7 +203,7 @@ pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) 
     for conditions in all_conditions.into_keys() {
         let on = run_once(None, conditions, usual, false, folder).await;
         let dropped = run_once(None, conditions, usual, true, folder).await;
-        let nothing = |found: &Found| found.violations.is_empty() && found.error.is_none();
+        let nothing = |found: &RunFindings| found.violations.is_empty() && found.error.is_none();
         line(
             &format!("none, {conditions:?}"),
             &on.summary(nothing(&on)),
@@ -224,7 +224,7 @@ async fn run_once(
     usual: &Settings,
     unguarded: bool,
     folder: &Path,
-) -> Found {
+) -> RunFindings {
     let mut settings =
         Settings { mix: Mix::nothing(), time: TIME, until: Until::Calls(ENOUGH), unguarded, ..usual.clone() };
     conditions.change(&mut settings);
@@ -238,8 +238,8 @@ async fn run_once(
     };
     progress.end();
     match done {
-        Ok(outcome) => Found { violations: outcome.violations, error: None },
-        Err(error) => Found { violations: Vec::new(), error: Some(format!("{error:#}")) },
+        Ok(outcome) => RunFindings { violations: outcome.violations, error: None },
+        Err(error) => RunFindings { violations: Vec::new(), error: Some(format!("{error:#}")) },
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_finding_of_another_check_does_not_catch_a_bug() {
-        let found = |id, what: &str| Found {
+        let found = |id, what: &str| RunFindings {
             violations: vec![Violation { id, call: None, what: what.to_owned() }],
             error: None,
         };

@@ -12,13 +12,13 @@ pub struct Work {
     /// The time before the effect, in milliseconds.
     pub ms: u64,
     /// The end of the tool.
-    pub then: Then,
+    pub then: ToolEnding,
 }
 
 /// The end of a tool after its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum ToolEnding {
     /// It succeeds.
     Ok,
     Fail,

@@ -66,7 +66,7 @@ pub struct Unaccepted {
 
 vocabulary! {
     /// Why a definition is not accepted.
-    pub enum DefinitionCause as "DefinitionCause" {
+    pub enum DefinitionCause {
         /// Another definition of the tool is accepted.
         Changed = "changed",
         /// No definition of the tool was ever accepted.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 /// The data of an event. A variant names the types of its events.
 ///
-/// Data are read as the first variant that has all its facts: a variant stands before those with fewer of them.
+/// Data are read as the first variant that has all its facts. So a variant precedes those with fewer of its facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EventData {

@@ -12,7 +12,7 @@ use super::execute::{Running, is_in_progress};
 use super::grants::{ApprovedCall, may_be_remembered};
 use super::may_approve::{Proposal, fits};
 use super::{Approvals, Denied, Right, own_right};
-use crate::agent::Unsettled;
+use crate::agent::UnsettledOutcome;
 use crate::tools::InputError;
 use crate::tools::gate::{Gate, Recheck};
 use futures::FutureExt;
@@ -131,7 +131,7 @@ impl Approvals {
 
     /// Waits for the tools of these calls in this process, but only as long as a tool takes that answers at once.
     /// Returns the outcomes if all tools have returned. Of these the caller stores those that it can.
-    pub(crate) async fn await_at_once(&self, decided: &mut [Decided]) -> Vec<Unsettled> {
+    pub(crate) async fn await_at_once(&self, decided: &mut [Decided]) -> Vec<UnsettledOutcome> {
         let returned = decided.iter_mut().filter_map(|decided| {
             let running = decided.running.take()?;
             Some(running.returned(&mut decided.call))

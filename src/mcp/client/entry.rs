@@ -22,7 +22,7 @@ pub(in crate::mcp) struct Entry {
     key: String,
     pub(in crate::mcp) route: Route,
     /// What is known of the handshake of the server.
-    pub(in crate::mcp) known: Known,
+    pub(in crate::mcp) known: FoundHandshake,
     pub(in crate::mcp) redaction: Redaction,
     pub(in crate::mcp) log: Arc<LogRate>,
     pub(in crate::mcp) store: Store,
@@ -32,9 +32,9 @@ pub(in crate::mcp) struct Entry {
 
 /// The handshake of a server, if it took long to find, until it fails.
 #[derive(Default)]
-pub(in crate::mcp) struct Known(Mutex<Option<McpProtocol>>);
+pub(in crate::mcp) struct FoundHandshake(Mutex<Option<McpProtocol>>);
 
-impl Known {
+impl FoundHandshake {
     pub(in crate::mcp) fn get(&self) -> Option<McpProtocol> {
         *self.0.lock()
     }
@@ -94,7 +94,7 @@ impl Entry {
         };
         let timeout = server.timeout(&config.tools);
         let config = server.clone();
-        Ok(Self { config, key, route, known: Known::default(), redaction, log, store, timeout })
+        Ok(Self { config, key, route, known: FoundHandshake::default(), redaction, log, store, timeout })
     }
 
     /// Returns the headers as they were read last. A program has none.

@@ -17,21 +17,21 @@ const RETRY_AFTER_BYTES_MAX: usize = 64;
 /// Why a call has no result.
 pub(in crate::mcp) enum Failure {
     /// The server refused the request because of the connection, not of the call. The tool did not run.
-    Connection(Refused),
+    Connection(RefusedConnection),
     /// The call has this end.
     Error(ToolError),
 }
 
 /// Why a server refuses every request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::mcp) enum Refused {
+pub(in crate::mcp) enum RefusedConnection {
     /// The session has ended.
     Session,
     /// The server wants other credentials.
     Credentials,
 }
 
-impl Refused {
+impl RefusedConnection {
     /// Returns the end of a call that is not sent again.
     pub(in crate::mcp) fn into_error(self) -> ToolError {
         ToolError::new(match self {
@@ -77,10 +77,10 @@ pub(in crate::mcp) fn of(error: ServiceError, is_first: bool, redaction: &Redact
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
                 Some(StreamableHttpError::SessionExpired) if is_first => {
-                    Failure::Connection(Refused::Session)
+                    Failure::Connection(RefusedConnection::Session)
                 }
                 Some(StreamableHttpError::AuthRequired(_)) if is_first => {
-                    Failure::Connection(Refused::Credentials)
+                    Failure::Connection(RefusedConnection::Credentials)
                 }
                 Some(StreamableHttpError::Client(error)) if error.is_connect() => {
                     refused("its server could not be reached")

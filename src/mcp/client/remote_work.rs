@@ -8,7 +8,7 @@ use crate::mcp::client::link::Link;
 use crate::mcp::client::message::output;
 use crate::mcp::client::message::readable;
 use crate::tools::ToolError;
-use crate::tools::remote_work::{Again, Polled, RemoteServer, SentCall};
+use crate::tools::remote_work::{Polled, RemoteServer, RepeatAnswer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint_core::call::Outcome;
@@ -119,28 +119,28 @@ impl RemoteServer for Link {
         call: SentCall<'a>,
         round: &'a InputRound,
         answers: BTreeMap<String, Answer>,
-    ) -> BoxFuture<'a, Again> {
+    ) -> BoxFuture<'a, RepeatAnswer> {
         async move {
             let Ok(Some(connection)) = self.connection_of(call.conversation).await else {
-                return Again::Unknown;
+                return RepeatAnswer::Unknown;
             };
             if !connection.has_rounds() {
-                return Again::Unknown;
+                return RepeatAnswer::Unknown;
             }
             let mut params = self.params(&round.tool, call);
             params.input_responses = Some(responses(answers));
             params.request_state = round.state.clone();
             match timeout(self.timeout, connection.call_again(params, round.number)).await {
-                Ok(Ok(Called::Result(output))) => Again::Ended(output),
-                Ok(Ok(Called::Next(next))) => Again::Next(next),
+                Ok(Ok(Called::Result(output))) => RepeatAnswer::Ended(output),
+                Ok(Ok(Called::Next(next))) => RepeatAnswer::Next(next),
                 Ok(Err(Failure::Error(error))) => match error.outcome() {
                     Some(outcome @ (Outcome::Failed(_) | Outcome::InterruptedWith(_))) => {
-                        Again::Failed(outcome)
+                        RepeatAnswer::Failed(outcome)
                     }
-                    _ => Again::Unknown,
+                    _ => RepeatAnswer::Unknown,
                 },
-                Ok(Err(Failure::Connection(_))) => Again::Unknown,
-                Err(_elapsed) => Again::Unknown,
+                Ok(Err(Failure::Connection(_))) => RepeatAnswer::Unknown,
+                Err(_elapsed) => RepeatAnswer::Unknown,
             }
         }
         .boxed()

@@ -1,7 +1,7 @@
 //! A tool of a server.
 
 use crate::mcp::client::session::connection::{Called, Connection};
-use crate::mcp::client::failure::{Failure, Refused};
+use crate::mcp::client::failure::{Failure, RefusedConnection};
 use crate::mcp::client::link::Connected;
 use crate::mcp::client::link::Link;
 use crate::tools::remote_work::SentCall;
@@ -76,7 +76,7 @@ impl McpTool {
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Connection(refused)) => refused,
         };
-        if refused == Refused::Credentials && !self.link.has_header_files {
+        if refused == RefusedConnection::Credentials && !self.link.has_header_files {
             return Err(refused.into_error());
         }
         let Some(next) = self.next_of(&connection).await else { return Err(refused.into_error()) };

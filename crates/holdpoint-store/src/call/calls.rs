@@ -4,7 +4,7 @@ use crate::call::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
 use crate::entity::{decision, message, step, thread, tool_call};
-use crate::event::events::{NewEvent, Subject};
+use crate::event::new_event::{NewEvent, Subject};
 use crate::thread::locked_thread::named;
 use crate::thread::threads::threads_of;
 use crate::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, sql::rows};

@@ -3,7 +3,7 @@
 use crate::call::permit::{CommittedCall, Permit};
 use crate::call::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use crate::entity::{message, run, tool_call};
-use crate::event::events::{NewEvent, OfCall, Subject};
+use crate::event::new_event::{NewEvent, OfCall, Subject};
 use crate::{
     LockedCall, LockedRow, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
 };

@@ -12,7 +12,7 @@
 
 use crate::call::permit::Conversation;
 use crate::entity::{thread, tool_call};
-use crate::event::events::{OfCall, Subject};
+use crate::event::new_event::{OfCall, Subject};
 use crate::sweep::sweep_work::{in_state, is_unpolled};
 use crate::{
     LockedRow, Read, RenewalOutcome, SettleOutcome, StoreError, Thread, TimedRead, Write, sql::rows,

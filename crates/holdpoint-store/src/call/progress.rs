@@ -1,7 +1,7 @@
 //! Reports of progress: the last one is in the row of the call, while the execution that reported it has the call.
 
 use crate::entity::tool_call;
-use crate::event::events::{NewEvent, OfCall, Subject};
+use crate::event::new_event::{NewEvent, OfCall, Subject};
 use crate::{LockedRow, StoreError, Write, sql::rows};
 use holdpoint_core::call::{Execution, StateKind};
 use holdpoint_core::event::{EventType, system};

@@ -2,7 +2,7 @@
 //! request is open. The schema removes the contents with the end of the request.
 
 use crate::entity::tool_request_vote as vote;
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, Read, StoreError, Write, sql::rows};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;

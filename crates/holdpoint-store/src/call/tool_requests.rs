@@ -4,7 +4,7 @@
 use crate::decision::inbox::{of_viewer, sorted};
 use crate::decision::opened::to_roles_of;
 use crate::entity::{escalation, thread, tool_call, tool_request};
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::sql::newest::{BYTES, Branch, ID, in_order};
 use crate::sql::words::literal;
 use crate::thread::threads::of_tenant;

@@ -1,7 +1,7 @@
 //! Delegations of single calls.
 
 use crate::entity::delegation;
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, Read, StoreError, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::clock::Timestamp;

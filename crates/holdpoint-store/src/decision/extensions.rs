@@ -1,7 +1,7 @@
 //! Extensions of the time to decide.
 
 use crate::entity::tool_call;
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, StoreError, Write};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::clock::Timestamp;

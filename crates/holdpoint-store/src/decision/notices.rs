@@ -1,7 +1,7 @@
 //! Reminders of deadlines, and escalations to further roles, of calls that wait for a decision.
 
 use crate::entity::{escalation, tool_call};
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{StoreError, Thread, Write};
 use holdpoint_core::call::{StateKind, ToolCall};
 use holdpoint_core::clock::Timestamp;

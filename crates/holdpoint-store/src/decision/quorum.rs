@@ -1,7 +1,7 @@
 //! Calls that need several approvals.
 
 use crate::entity::decision;
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, NewDecision, Read, StoreError, Vote, Write};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Verdict};

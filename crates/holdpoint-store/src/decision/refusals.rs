@@ -1,7 +1,7 @@
 //! Refused decisions, as events of their calls.
 
 use crate::entity::event;
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, StoreError, Write};
 use holdpoint_core::decision::{Surface, Verdict};
 use holdpoint_core::event::EventType;

@@ -1,6 +1,6 @@
 //! The record of people that read the secret inputs of a call.
 
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::{LockedCall, Write};
 use holdpoint_core::event::EventType;
 use holdpoint_core::event_data::EventData;

@@ -4,10 +4,11 @@
 use crate::decision::inbox::{held, visible_calls};
 use crate::decision::opened::{is_delegated, is_escalated};
 use crate::entity::{event, run, thread, tool_call};
+use crate::event::new_event::{NewEvent, Subject};
 use crate::event::reached::ReachedState;
 use crate::sql::batch::Guarded;
 use crate::thread::threads::{of_tenant, threads_where};
-use crate::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, sql::rows};
+use crate::{Page, PageSize, Read, StoreError, Visibility, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
@@ -32,42 +33,6 @@ const ROWS_PER_EVENT: u64 = 10;
 /// Maximum number of tools for which an approver's events are looked up tool by tool. An approver of more
 /// tools scans the events of the tenant.
 const TOOLS_MAX: usize = 50;
-
-pub(crate) struct Subject<'a> {
-    pub(crate) thread: &'a Thread,
-    pub(crate) run_id: RunId,
-    pub(crate) call: Option<OfCall<'a>>,
-}
-
-pub(crate) struct OfCall<'a> {
-    pub(crate) id: ToolCallId,
-    pub(crate) tool: &'a str,
-    pub(crate) is_held: bool,
-}
-
-impl<'a> Subject<'a> {
-    pub(crate) fn run(thread: &'a Thread, run_id: RunId) -> Self {
-        Self { thread, run_id, call: None }
-    }
-
-    pub(crate) fn call(thread: &'a Thread, call: &'a ToolCall) -> Self {
-        let call_subject = OfCall { id: call.id, tool: &call.name, is_held: call.held };
-        Self { thread, run_id: call.run_id, call: Some(call_subject) }
-    }
-
-    /// Returns the tool of the call, if the call is held.
-    fn held_tool(&self) -> Option<&'a str> {
-        self.call.as_ref().filter(|call| call.is_held).map(|call| call.tool)
-    }
-}
-
-/// An event that a transaction adds.
-pub(crate) struct NewEvent<'a> {
-    pub(crate) event_type: EventType,
-    pub(crate) actor: &'a str,
-    pub(crate) subject: &'a Subject<'a>,
-    pub(crate) data: EventData,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {

@@ -2,7 +2,7 @@
 //! durable.
 
 use crate::Store;
-use crate::event::events::{NewEvent, Subject};
+use crate::event::new_event::{NewEvent, Subject};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::event::EventType;
 use holdpoint_core::event_data::EventData;

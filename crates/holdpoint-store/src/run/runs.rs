@@ -1,7 +1,7 @@
 //! Runs: start with two messages, resume, complete, cancel.
 
 use crate::entity::{message, run, tool_call};
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use crate::thread::threads::threads_of;
 use crate::{CallsToCancel, Lease, LockedThread, Read, StoreError, Thread, Transcript, Write, sql::rows};

@@ -3,7 +3,7 @@
 use crate::call::earlier_calls::EarlierCalls;
 use crate::call::permit::{CommittedCall, Permit};
 use crate::entity::{decision, sent_answer, step, tool_call};
-use crate::event::events::{OfCall, Subject};
+use crate::event::new_event::{OfCall, Subject};
 use crate::run::held_turn::HeldTurn;
 use crate::sql::parts::write_parts;
 use crate::{Lease, NewDecision, Read, SealedText, StoreError, TurnEnd, Write, sql::rows};

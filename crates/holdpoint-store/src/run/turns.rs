@@ -1,7 +1,7 @@
 //! Turns: the periods in which a run has a lease.
 
 use crate::entity::{event, run, step, thread};
-use crate::event::events::Subject;
+use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use crate::sql::words::literal;
 use crate::{

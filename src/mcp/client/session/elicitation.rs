@@ -95,7 +95,7 @@ pub(in crate::mcp) fn question(asked: ElicitRequestParams) -> Option<Question> {
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::transport::silent::Silent;
+    use crate::mcp::client::transport::silent::SilentPeople;
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
@@ -108,7 +108,7 @@ mod tests {
             url: "https://evil.example/".to_owned(),
             elicitation_id: "1".to_owned(),
         };
-        let asked = Arc::new(Silent::default());
+        let asked = Arc::new(SilentPeople::default());
         let result = result_of(page, Some(asked.sender()), &LogRate::new("s", "")).await;
         assert_eq!(result, ElicitResult::new(ElicitationAction::Cancel));
         assert_eq!(asked.0.load(Ordering::Relaxed), 0);

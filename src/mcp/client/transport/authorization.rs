@@ -70,7 +70,7 @@ struct Token {
 pub(in crate::mcp) struct NoToken;
 
 /// Where a token is given, and for what.
-struct Place {
+struct TokenPlace {
     token_url: String,
     auth_type: AuthType,
     resource: Option<String>,
@@ -197,12 +197,12 @@ impl Authorization {
     }
 
     /// Finds where a token is given.
-    async fn place(&self) -> Result<Place, String> {
+    async fn place(&self) -> Result<TokenPlace, String> {
         let McpOauth { scope, resource, .. } = &self.config;
         if let Some(token_url) = self.config.token_url.clone() {
             // RFC 6749, 2.3.1: every issuer takes this form of the secret.
             let auth_type = AuthType::BasicAuth;
-            return Ok(Place { token_url, auth_type, resource: resource.clone(), scope: scope.clone() });
+            return Ok(TokenPlace { token_url, auth_type, resource: resource.clone(), scope: scope.clone() });
         }
         let challenge = self.state.lock().challenge.clone().unwrap_or_default();
         let of_server = metadata::of_server(&self.url, &challenge, &self.reach).await?;
@@ -222,7 +222,7 @@ impl Authorization {
         let scope = scope.clone().or(challenge.scope).or(named);
         let own = || of_server.as_ref().map_or_else(|| self.url.to_string(), |it| it.resource.clone());
         let resource = Some(resource.clone().unwrap_or_else(own));
-        Ok(Place { token_url: of_issuer.token_endpoint, auth_type, resource, scope })
+        Ok(TokenPlace { token_url: of_issuer.token_endpoint, auth_type, resource, scope })
     }
 
     /// Returns the issuer that gets the secret.

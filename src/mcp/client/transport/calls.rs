@@ -155,7 +155,7 @@ impl Drop for Flight {
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::transport::silent::Silent;
+    use crate::mcp::client::transport::silent::SilentPeople;
     use super::*;
 
     const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn begin(calls: &Arc<Calls>) -> (Flight, RequestSender) {
-        let execution = Arc::new(Silent::default()).sender();
+        let execution = Arc::new(SilentPeople::default()).sender();
         (calls.begin(execution.clone()), execution)
     }
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Answers nothing, and counts the questions.
 #[derive(Default)]
-pub(in crate::mcp) struct Silent(pub(in crate::mcp) AtomicU64);
+pub(in crate::mcp) struct SilentPeople(pub(in crate::mcp) AtomicU64);
 
-impl InputRequests for Silent {
+impl InputRequests for SilentPeople {
     fn send(&self, _: (ToolCallId, Execution), _: Question) -> BoxFuture<'_, Answer> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Answer::Cancel })
@@ -29,7 +29,7 @@ impl InputRequests for Silent {
     }
 }
 
-impl Silent {
+impl SilentPeople {
     /// Returns the right of an execution that does not exist.
     pub(in crate::mcp) fn sender(self: &Arc<Self>) -> RequestSender {
         let id = uuid::Uuid::nil();

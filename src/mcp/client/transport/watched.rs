@@ -37,11 +37,11 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(in crate::mcp) struct CallOfForm(pub(in crate::mcp) Option<RequestSender>);
 
 /// The place of a request that is not answered. A request has it until it is handled and its answer is written.
-type Place = Arc<OwnedSemaphorePermit>;
+type RequestSlot = Arc<OwnedSemaphorePermit>;
 
 /// The place of the request that is being handled.
 #[derive(Clone)]
-struct Handled(#[expect(dead_code, reason = "it is there to be dropped")] Place);
+struct Handled(#[expect(dead_code, reason = "it is there to be dropped")] RequestSlot);
 
 /// A transport that bounds what its server may leave unread, and sees to which call a form belongs.
 pub(in crate::mcp) struct Watched<T> {
@@ -53,7 +53,7 @@ pub(in crate::mcp) struct Watched<T> {
     /// The place of the next request.
     next: Option<OwnedSemaphorePermit>,
     /// The places of the requests whose answers are not being written yet.
-    unanswered: HashMap<RequestId, Place>,
+    unanswered: HashMap<RequestId, RequestSlot>,
     /// The own requests that the server has not answered.
     own: HashMap<RequestId, Expected>,
     /// The result of `initialize`, if the server has answered it already, and then that answer.

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use futures::future::pending;
 use holdpoint_torture::http::Request;
 use holdpoint_torture::ledger::{Execution, Ledger, Line, Requester};
-use holdpoint_torture::work::{Then, Work, hash, schema};
+use holdpoint_torture::work::{ToolEnding, Work, hash, schema};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -141,16 +141,16 @@ impl Bench {
         }
         ledger.write(&job.line("effect", None)).await?;
         match then {
-            Then::Ok | Then::Later => {
+            ToolEnding::Ok | ToolEnding::Later => {
                 ledger.write(&job.line("end", Some("ok"))).await?;
                 Ok(Ok(json!({ "n": n })))
             }
-            Then::Fail => {
+            ToolEnding::Fail => {
                 ledger.write(&job.line("end", Some("fail"))).await?;
                 Ok(Err(format!("{n} was refused")))
             }
-            Then::Crash => std::process::abort(),
-            Then::Hang => pending().await,
+            ToolEnding::Crash => std::process::abort(),
+            ToolEnding::Hang => pending().await,
         }
     }
 

@@ -9,7 +9,7 @@ use futures::future::pending;
 use hmac::{Hmac, KeyInit, Mac};
 use holdpoint_torture::http;
 use holdpoint_torture::ledger::{Requester, machine_micros};
-use holdpoint_torture::work::Then;
+use holdpoint_torture::work::ToolEnding;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -104,7 +104,7 @@ impl Service {
         url: Option<String>,
         answer: oneshot::Sender<Option<Outcome>>,
     ) -> Result<()> {
-        let Some(url) = url.filter(|_| job.work.then == Then::Later) else {
+        let Some(url) = url.filter(|_| job.work.then == ToolEnding::Later) else {
             let outcome = self.bench.execute(&mut job, pending()).await?;
             let _gone = answer.send(Some(outcome));
             return Ok(());

@@ -27,7 +27,7 @@ pub(crate) struct Worker {
     pub(crate) token: String,
 }
 
-struct Claimed {
+struct ClaimedJob {
     job: Job,
     permit: String,
     lease: Duration,
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    async fn claim(&self) -> Result<Option<Claimed>> {
+    async fn claim(&self) -> Result<Option<ClaimedJob>> {
         let claimed = self.post("/tool_calls/claim", json!({ "tools": self.tools, "wait": WAIT })).await?;
         anyhow::ensure!(claimed.status == 200, "the claim is answered with {}", claimed.status);
         let body = claimed.json();
@@ -75,7 +75,7 @@ impl Worker {
         let mut job = Job::new(&text("/call/tool_name")?, (&call, None), attempt, input)?;
         let (tenant, user) = (text("/call/requester/tenant_id")?, text("/call/requester/user_id")?);
         job.requester = Some(Requester { tenant, user });
-        Ok(Some(Claimed {
+        Ok(Some(ClaimedJob {
             job,
             permit: text("/permit")?,
             lease: Duration::from_millis(number("/lease_ms")?),
@@ -83,8 +83,8 @@ impl Worker {
     }
 
     /// Executes a call and reports its outcome. A call that hangs ends with its lease.
-    async fn execute(&self, claimed: Claimed) -> Result<()> {
-        let Claimed { mut job, permit, lease } = claimed;
+    async fn execute(&self, claimed: ClaimedJob) -> Result<()> {
+        let ClaimedJob { mut job, permit, lease } = claimed;
         let call = job.execution.call.clone();
         let (stop, mut stops) = watch::channel(false);
         let stopped = async move {

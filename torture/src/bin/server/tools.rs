@@ -7,7 +7,7 @@ use holdpoint::tools::{
     DynTool, IdempotencyKey, Permit, RegistryError, RiskLevel, ToolError, ToolRegistry, ToolSpec, Verified,
 };
 use holdpoint_torture::ledger::{Execution, Ledger, Line, Requester};
-use holdpoint_torture::work::{Then, Work, hash, schema};
+use holdpoint_torture::work::{ToolEnding, Work, hash, schema};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,16 +111,16 @@ impl Ledgered {
             false
         };
         match then {
-            Then::Ok | Then::Later if !refused => {
+            ToolEnding::Ok | ToolEnding::Later if !refused => {
                 self.ledger.write(&line("end", Some("ok"))).await.map_err(failed)?;
                 Ok(json!({ "n": n }))
             }
-            Then::Ok | Then::Later | Then::Fail => {
+            ToolEnding::Ok | ToolEnding::Later | ToolEnding::Fail => {
                 self.ledger.write(&line("end", Some("fail"))).await.map_err(failed)?;
                 Err(ToolError::new(format!("{n} was refused")))
             }
-            Then::Crash => broken(n),
-            Then::Hang => std::future::pending().await,
+            ToolEnding::Crash => broken(n),
+            ToolEnding::Hang => std::future::pending().await,
         }
     }
 
