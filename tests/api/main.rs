@@ -23,6 +23,4 @@ mod threads;
 mod triggers;
 mod turns;
 
-use holdpoint_testkit as support;
-
-support::child_servers!();
+holdpoint_testkit::child_servers!();

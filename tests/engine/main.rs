@@ -20,6 +20,4 @@ mod tool_requests;
 mod webhooks;
 mod workers;
 
-use holdpoint_testkit as support;
-
-support::child_servers!();
+holdpoint_testkit::child_servers!();

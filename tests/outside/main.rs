@@ -14,6 +14,4 @@ mod terminal;
 mod transport;
 mod upstream;
 
-use holdpoint_testkit as support;
-
-support::child_servers!();
+holdpoint_testkit::child_servers!();

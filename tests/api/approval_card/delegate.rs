@@ -1,9 +1,9 @@
 //! `POST /approvals/{tool_call_id}/delegate`: another person decides one call in place of an approver.
 
 use super::{acme, chief, names, office, office_with, reopened};
-use crate::support::{Answer, Client, Embedded, JsonFields, Sse};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, Sse};
 use serde_json::{Value, json};
 use std::time::UNIX_EPOCH;
 use time::format_description::well_known::Rfc3339;
@@ -235,7 +235,7 @@ async fn another_delegation_replaces_the_first_and_an_ended_one_gives_nothing() 
     let soon = after(Duration::milliseconds(1500));
     delegate_until(&carol, &id, "erin", &soon).await.has_status(200);
     let over = async || (erin.get(&format!("/approvals/{id}")).await.status == 404).then_some(());
-    crate::support::eventually("the delegation is over", over).await;
+    holdpoint_testkit::eventually("the delegation is over", over).await;
     erin.approve(&id).await.has_status(404);
     assert!(listed(&erin, &id).await.is_none());
     let forged = format!(

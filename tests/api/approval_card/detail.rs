@@ -1,8 +1,8 @@
 //! `GET /approvals/{tool_call_id}`: the policy, the earlier decisions and the other deciders.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Client, Embedded, JsonFields, call};
 use holdpoint::config::{ApprovalRule, RuleEffect, ToolRules};
+use holdpoint_testkit::{Client, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 async fn detail(client: &Client, id: &str) -> Value {

@@ -1,8 +1,8 @@
 //! `POST /tool_calls/{tool_call_id}/extend`: a later deadline, within bounds and in time.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Answer, Client, Embedded, JsonFields};
 use futures::future::join_all;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::time::Duration;
 

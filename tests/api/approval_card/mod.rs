@@ -8,9 +8,9 @@ mod refused;
 mod resolve;
 mod words;
 
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, probes};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, probes};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()

@@ -1,8 +1,8 @@
 //! Reminders of the deadline, and escalations to further roles.
 
 use super::{acme, chief, names, office_with, staff};
-use crate::support::{Client, Embedded, JsonFields, Rows, Sse, eventually, postgres};
 use holdpoint::config::{ApprovalRule, Config, RuleEffect};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, Sse, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! `tool.decision_refused`: attempts that had no effect are on the record of their call.
 
 use super::{acme, chief, office};
-use crate::support::{Client, Embedded, JsonFields};
 use futures::future::join_all;
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// The refused decisions on the record of a call: the actor, and what was refused.

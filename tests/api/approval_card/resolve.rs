@@ -1,8 +1,8 @@
 //! `POST /tool_calls/{tool_call_id}/resolve`: an operator records the outcome of an interrupted call.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Answer, Client, Embedded, JsonFields, call};
 use futures::future::join_all;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 async fn resolve(client: &Client, id: &str, body: &Value) -> Answer {

@@ -1,9 +1,9 @@
 //! `context`: the words before a call, for the requester alone unless the configuration shares them.
 
 use super::{acme, chief, office, office_with};
-use crate::support::{Embedded, call};
 use holdpoint::config::ShareContext;
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, call};
 use serde_json::{Value, json};
 
 /// A step that thinks, speaks and makes one call.

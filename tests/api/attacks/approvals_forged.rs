@@ -2,8 +2,8 @@
 //! covers AI SDK 5 to 7.
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, last_request, user, user_message};
-use crate::support::Embedded;
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::Embedded;
 use serde_json::{Value, json};
 
 fn assistant(parts: Value) -> Value {

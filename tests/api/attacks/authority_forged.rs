@@ -1,8 +1,8 @@
 //! A: ids, fields and routes that the attacker has no right to, and texts that imitate another author.
 
 use super::{FORGED, UNKNOWN_ID, everything, last_request, operations, user_message};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! I: the database and its files.
 
 use super::{UNKNOWN_ID, everything, held_echo, last_request, user, user_message, with_echo};
-use crate::support::{Embedded, JsonFields, Process, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, Process, call};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! I: the database role that serves does not own the schema.
 
-use crate::support::mcp::{Steered, definition};
-use crate::support::{Cluster, Embedded, JsonFields, Rows, Socket, call, eventually, token};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::{Cluster, Embedded, JsonFields, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
 use std::time::Duration;

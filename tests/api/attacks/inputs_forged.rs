@@ -1,9 +1,9 @@
 //! B: the contents of a decision request.
 
 use super::{FORGED, assert_server_works, echo, everything, held_echo, last_request, with_echo};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{RegistryError, ToolRegistry};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 

@@ -10,11 +10,11 @@ mod model_text;
 mod pages_forged;
 mod races;
 
-use crate::support::{Embedded, probes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{DynTool, Permit, RegistryError, ToolError, ToolRegistry, ToolSpec};
+use holdpoint_testkit::{Embedded, probes};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -117,7 +117,7 @@ async fn with_echo(schema: Value) -> (Embedded, Arc<Mutex<Vec<Value>>>) {
 /// Has the model call `echo` with this input. Returns the thread, the raw stream and the call id.
 async fn held_echo(app: &Embedded, input: &Value) -> (String, String, String) {
     let thread = app.client.thread().await;
-    app.scene.calls(&[crate::support::call("e", "echo", input)]);
+    app.scene.calls(&[holdpoint_testkit::call("e", "echo", input)]);
     let turn = app.client.send_message(&thread, "echo").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     let id = id.clone();

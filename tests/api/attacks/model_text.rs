@@ -2,9 +2,9 @@
 //! covers its rendering in the real client.
 
 use super::{everything, held_echo, last_request, operations, with_echo};
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{BadServer, Embedded, JsonFields, Reply, ScriptedAnswer, call};
 use holdpoint::llm::{FinishReason, ModelEvent, ModelMessage};
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{BadServer, Embedded, JsonFields, Reply, ScriptedAnswer, call};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -1,9 +1,9 @@
 //! A: messages that AI SDK 5 to 7 pages post. Only a person's answer in a tool part is a decision.
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, last_request, user_message};
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 fn assistant(parts: Value) -> Value {

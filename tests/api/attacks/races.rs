@@ -1,10 +1,10 @@
 //! B: repeated, concurrent, late and stale decisions.
 
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, operations};
-use crate::support::{
+use futures::future::join_all;
+use holdpoint_testkit::{
     Answer, Client, Deployment, Embedded, JsonFields, Leave, Leaver, call, empty_postgres, eventually,
 };
-use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -171,7 +171,7 @@ const OTHER_CLOCK: [&str; 3] = [
 #[tokio::test]
 async fn b13_on_postgres_the_database_clock_decides_whether_a_call_has_expired() {
     let url = empty_postgres().await;
-    let rows = crate::support::Rows::open(&url).await;
+    let rows = holdpoint_testkit::Rows::open(&url).await;
     for change in OTHER_CLOCK {
         rows.change(change).await.unwrap();
     }

@@ -1,9 +1,9 @@
 //! Tokens of issuers that differ: their algorithms, the claim of the audience, and the form of roles.
 
 use super::assert_unknown;
-use crate::support::issuer::{Answers, Issuer};
-use crate::support::token::{AUDIENCE, changed, claims, signed, with_tokens};
-use crate::support::{Answer, Embedded, JsonFields};
+use holdpoint_testkit::issuer::{Answers, Issuer};
+use holdpoint_testkit::token::{AUDIENCE, changed, claims, signed, with_tokens};
+use holdpoint_testkit::{Answer, Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};

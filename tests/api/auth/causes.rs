@@ -1,9 +1,9 @@
 //! The cause of a 401, as a fixed text in `www-authenticate` and in the log.
 
 use super::{assert_no_credentials, assert_refused};
-use crate::support::issuer::{Answers, Issuer, issued, public};
-use crate::support::token::{self, AUDIENCE, changed, claims, now, signed, with_tokens};
-use crate::support::{Embedded, Watched};
+use holdpoint_testkit::issuer::{Answers, Issuer, issued, public};
+use holdpoint_testkit::token::{self, AUDIENCE, changed, claims, now, signed, with_tokens};
+use holdpoint_testkit::{Embedded, Watched};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn a_401_names_its_cause_in_its_header_and_in_the_log_and_never_the_token(
     tokens.extend(refused_claims().into_iter().map(|(change, why)| (signed(&changed(ann(), &change)), why)));
 
     let mut expected = Vec::new();
-    let id = |answer: &crate::support::Answer| answer.header("x-request-id").unwrap().to_owned();
+    let id = |answer: &holdpoint_testkit::Answer| answer.header("x-request-id").unwrap().to_owned();
     for (token, why) in &tokens {
         let answer = anonymous.with_token(token).get("/threads").await;
         assert_refused(&answer, why, why);

@@ -1,11 +1,11 @@
 //! Tokens that no issuer issued.
 
 use super::assert_unknown;
-use crate::support::issuer::{self, Answers, Issuer, header, issued, private, public};
-use crate::support::token::{self, claims, with_tokens};
-use crate::support::{Client, Embedded, JsonFields};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use holdpoint_testkit::issuer::{self, Answers, Issuer, header, issued, private, public};
+use holdpoint_testkit::token::{self, claims, with_tokens};
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ mod routes;
 mod scope;
 mod secret;
 
-use crate::support::Answer;
+use holdpoint_testkit::Answer;
 use serde_json::json;
 
 /// The beginning of the challenge for refused credentials (RFC 6750, section 3).

@@ -1,9 +1,9 @@
 //! Requests without valid credentials, and malformed ids, are answered without the database.
 
 use super::{assert_no_credentials, assert_refused};
-use crate::support::token::{self, changed, claims, signed, with_tokens};
-use crate::support::{Answer, Client, Cluster, Embedded, JsonFields, Rows, postgres_if_chosen, ticket};
 use futures::future::join_all;
+use holdpoint_testkit::token::{self, changed, claims, signed, with_tokens};
+use holdpoint_testkit::{Answer, Client, Cluster, Embedded, JsonFields, Rows, postgres_if_chosen, ticket};
 use serde_json::{Value, json};
 
 /// Makes every later statement on the database fail.

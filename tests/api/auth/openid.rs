@@ -1,7 +1,7 @@
 //! Tokens of a real OpenID Connect server.
 
 use super::assert_unknown;
-use crate::support::{Client, Embedded, JsonFields, Oidc, token};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Oidc, token};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Without authentication, only loopback connections are answered, even if the server is embedded in another
 //! app that chooses its own listener.
 
-use crate::support::{Ledger, Scene, asked_from, probes, token};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::{Ledger, Scene, asked_from, probes, token};
 use poem::endpoint::BoxEndpoint;
 use poem::http::Method;
 use poem::web::RemoteAddr;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 async fn endpoint(dir: &tempfile::TempDir, change: impl FnOnce(&mut Config)) -> BoxEndpoint<'static> {
     let mut config = Config::default();
-    config.database.url = crate::support::sqlite(dir).into();
+    config.database.url = holdpoint_testkit::sqlite(dir).into();
     change(&mut config);
     let app = App::builder(config).tools(probes(&Ledger::new())).model(Arc::new(Scene::new()));
     Box::pin(app.handler(Deferred).build()).await.unwrap().endpoint()

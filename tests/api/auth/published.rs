@@ -1,8 +1,8 @@
 //! Keys fetched from an issuer that is down, slow, oversized or redirecting.
 
 use super::{assert_unavailable, assert_unknown};
-use crate::support::issuer::{Answers, Issuer, issued, public};
-use crate::support::{Client, Embedded, eventually};
+use holdpoint_testkit::issuer::{Answers, Issuer, issued, public};
+use holdpoint_testkit::{Client, Embedded, eventually};
 use serde_json::json;
 
 async fn status(client: &Client, token: &str) -> u16 {

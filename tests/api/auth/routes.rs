@@ -2,8 +2,8 @@
 //! as soon as the document lists it.
 
 use super::assert_unknown;
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, Rows, token};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, token};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};

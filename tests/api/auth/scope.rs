@@ -1,8 +1,8 @@
 //! Only the token selects the caller's rows, and no response is cached for another caller.
 
 use super::assert_unknown;
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use reqwest::Method;
 use serde_json::{Value, json};
 

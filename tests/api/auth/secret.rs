@@ -1,11 +1,11 @@
 //! Tokens signed with a shared secret.
 
 use super::assert_unknown;
-use crate::support::token::{self, changed, claims, now, signed, with_tokens};
-use crate::support::{Client, Embedded, JsonFields, Process};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::token::{self, changed, claims, now, signed, with_tokens};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Process};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! What a chat accepts: every form of a body, and the names of threads.
 
-use crate::support::{Embedded, JsonFields, Turn};
 use holdpoint::config::WhilePending;
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, Turn};
 use serde_json::{Value, json};
 
 /// Every body without a message, which resumes the turn.

@@ -1,8 +1,8 @@
 //! The limits on the bytes of all bodies that a server reads at once: in total, and for each user.
 
-use crate::support::token::{token, with_tokens};
-use crate::support::{Client, Embedded, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::token::{token, with_tokens};
+use holdpoint_testkit::{Client, Embedded, eventually};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

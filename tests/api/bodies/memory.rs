@@ -1,6 +1,6 @@
 //! The memory that one request may use, for bodies of any shape, measured on a separate process.
 
-use crate::support::Process;
+use holdpoint_testkit::Process;
 
 /// The default limit of a chat body.
 const BODY_BYTES: usize = 16 << 20;

@@ -1,7 +1,7 @@
 //! Posts of pages of AI SDK 4: their whole conversation, of which only the user's messages are trusted.
 
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// A user message as such a page stores it.

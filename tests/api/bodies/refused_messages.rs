@@ -1,9 +1,9 @@
 //! Messages that were refused and stay on the page: a later post brings them, and the model reads what its user
 //! reads.
 
-use crate::support::ui::{ui_assistant, ui_user};
-use crate::support::{Embedded, Turn};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::ui::{ui_assistant, ui_user};
+use holdpoint_testkit::{Embedded, Turn};
 use serde_json::{Value, json};
 
 /// How a page keeps its messages, and posts them.

@@ -1,9 +1,9 @@
 //! Posts that a client repeats because it lost the answer: the stored answer is streamed, and the model is not
 //! asked again.
 
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, Turn, call};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, Turn, call};
 use serde_json::{Value, json};
 
 async fn post(client: &Client, key: &str, body: &Value) -> Turn {

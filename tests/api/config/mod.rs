@@ -2,8 +2,8 @@
 
 mod wrong_values;
 
-use crate::support::{Process, Upstream};
 use futures::FutureExt;
+use holdpoint_testkit::{Process, Upstream};
 use poem::IntoResponse;
 use serde_json::json;
 use std::path::Path;
@@ -424,7 +424,7 @@ fn a_secret_can_be_read_from_a_file_of_its_own() {
 
 #[tokio::test]
 async fn on_sqlite_a_second_server_at_a_taken_address_changes_nothing() {
-    use crate::support::Embedded;
+    use holdpoint_testkit::Embedded;
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
     let app = Embedded::with(|config| {
@@ -447,7 +447,7 @@ async fn on_sqlite_a_second_server_at_a_taken_address_changes_nothing() {
 
 #[tokio::test]
 async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
-    use crate::support::{Deployment, eventually};
+    use holdpoint_testkit::{Deployment, eventually};
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
     let deployment = Deployment::at(database.clone());
@@ -492,7 +492,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
 
 #[tokio::test]
 async fn on_sqlite_a_deleted_or_replaced_lock_file_lets_no_second_server_start() {
-    use crate::support::{Deployment, eventually};
+    use holdpoint_testkit::{Deployment, eventually};
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
     let lock = dir.path().join("shared.db.lock");

@@ -4,12 +4,12 @@
 //! The costs of a request and its turn leave out the numbering of events and the looks of background tasks. An
 //! idle server has no such exception.
 
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{
+use holdpoint::config::{Config, Webhook, WebhookBody};
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{
     Cost, Deployment, Embedded, Logged, Process, Proxy, Purpose, Rows, Scene, Transactions, call, eventually,
     postgres, probes,
 };
-use holdpoint::config::{Config, Webhook, WebhookBody};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -372,7 +372,7 @@ async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
 async fn on_postgres_the_requests_of_a_worker_are_within_their_budgets() {
     let mut server = Recorded::start(|_| {}).await;
     let mut tools = probes(&server.app.ledger);
-    crate::support::workers::add_worker_tools(&mut tools, Duration::from_secs(60));
+    holdpoint_testkit::workers::add_worker_tools(&mut tools, Duration::from_secs(60));
     server.app = server.app.redeploy_with(tools, |config| config.approval.wait = Duration::ZERO).await;
     let client = &server.app.client;
     let wanted = json!({ "tools": ["ship"] });

@@ -1,6 +1,6 @@
 //! An acknowledged change is on the disk of Postgres, whatever the settings of the role or the database.
 
-use crate::support::{
+use holdpoint_testkit::{
     Cluster, Deployment, Embedded, Ended, Process, Rows, Synced, empty_postgres, eventually, holdpoint,
 };
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Each statement finds its rows by an index, however many rows its table has.
 
-use crate::support::{Embedded, Rows, call, eventually, postgres};
+use holdpoint_testkit::{Embedded, Rows, call, eventually, postgres};
 use serde_json::{Value, json};
 
 /// The only table that is read from end to end: it has one row.

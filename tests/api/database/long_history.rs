@@ -1,7 +1,7 @@
 //! A thread of 2,000 messages: what a turn costs there, with and without a window.
 
 use crate::database::budgets::{OnSqlite, Recorded};
-use crate::support::{Client, Rows, Transactions};
+use holdpoint_testkit::{Client, Rows, Transactions};
 use std::time::{Duration, Instant};
 
 /// The turns that the thread has, each with two messages.

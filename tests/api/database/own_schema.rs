@@ -1,8 +1,8 @@
 //! The tables are in a schema of their own, beside the tables of an application.
 
-use crate::support::{Embedded, Pgbouncer, Rows, Sse, empty_postgres, eventually};
 use holdpoint::app::{AppError, migrate};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, Pgbouncer, Rows, Sse, empty_postgres, eventually};
 use serde_json::json;
 
 /// The statements that an operator applies to tables in `public`.

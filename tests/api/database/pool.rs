@@ -1,7 +1,7 @@
 //! No database connection is held while a model or a tool runs.
 
-use crate::support::{Embedded, Rows, call, eventually, postgres};
 use futures::future::join_all;
+use holdpoint_testkit::{Embedded, Rows, call, eventually, postgres};
 use serde_json::json;
 use std::time::Duration;
 

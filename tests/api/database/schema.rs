@@ -1,7 +1,7 @@
 //! The database refuses invalid states, whichever client writes them.
 
-use crate::support::{Embedded, JsonFields, call, postgres};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, JsonFields, call, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The database accepts exactly the state transitions of a call and of a run that the server defines.
 
-use crate::support::{Embedded, postgres};
 use holdpoint::app::CALL_STATES;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, postgres};
 use std::time::Duration;
 
 /// The source state, the target state, and the guard of the transition.

@@ -1,6 +1,6 @@
 //! The examples, started as their documentation describes.
 
-use crate::support::{JsonFields, Process, Pty, eventually, postgres_if_chosen};
+use holdpoint_testkit::{JsonFields, Process, Pty, eventually, postgres_if_chosen};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! The OpenAPI document: committed, served and complete.
 
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};

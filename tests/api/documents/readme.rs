@@ -1,6 +1,6 @@
 //! The walkthrough of the README, word for word.
 
-use crate::support::Process;
+use holdpoint_testkit::Process;
 use serde_json::Value;
 use std::process::Command;
 

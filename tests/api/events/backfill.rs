@@ -1,7 +1,7 @@
 //! A reader that reconnects after many events of other users.
 
 use super::{office, seqs, types};
-use crate::support::{Client, Embedded, JsonFields, Rows, Sse, postgres, probes};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, Sse, postgres, probes};
 use serde_json::Value;
 
 /// One of this many events belongs to the reader.
@@ -23,7 +23,7 @@ async fn crowd(app: &Embedded) -> Held {
     let nobody = app.client.clone();
     let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
     let thread = alice.thread().await;
-    app.scene.calls(&[crate::support::call("p", "pay", &serde_json::json!({ "note": "1" }))]);
+    app.scene.calls(&[holdpoint_testkit::call("p", "pay", &serde_json::json!({ "note": "1" }))]);
     let call = alice.send_message(&thread, "please").await.pending().pop().unwrap();
     let run = alice.run_of(&call).await;
     let others = bob.thread().await;
@@ -47,7 +47,7 @@ async fn crowd(app: &Embedded) -> Held {
 
 async fn all_numbered(rows: &Rows) {
     let numbered = async || (rows.count("events WHERE seq IS NULL").await == 0).then_some(());
-    crate::support::eventually("all have their number", numbered).await;
+    holdpoint_testkit::eventually("all have their number", numbered).await;
     assert_eq!(rows.count("events").await, 4);
 }
 

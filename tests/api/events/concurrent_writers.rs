@@ -1,8 +1,8 @@
 //! Many concurrent writers, and a reader that disconnects and resumes.
 
 use super::seqs;
-use crate::support::{Embedded, JsonFields, Sse};
 use futures::future::join_all;
+use holdpoint_testkit::{Embedded, JsonFields, Sse};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ async fn writes(app: &Embedded, writer: usize) {
         // The scripted model gives its next step to the first request, so all writers request the same step.
         let note = format!("{writer}-{n}");
         let arguments = serde_json::json!({ "note": note });
-        app.scene.calls(&[crate::support::call(&note, "pay", &arguments)]);
+        app.scene.calls(&[holdpoint_testkit::call(&note, "pay", &arguments)]);
         let turn = app.client.send_message(&app.client.thread().await, "please").await;
         let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
         app.client.reject(id).await.has_status(200);

@@ -9,9 +9,9 @@ mod tickets;
 mod visibility;
 mod websocket;
 
-use crate::support::JsonFields;
-use crate::support::token::with_tokens;
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::JsonFields;
+use holdpoint_testkit::token::with_tokens;
 use serde_json::Value;
 
 /// Turns on tokens. A `chief` approves calls of `pay`.

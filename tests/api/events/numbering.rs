@@ -1,8 +1,8 @@
 //! The numbering of events on Postgres.
 
 use super::seqs;
-use crate::support::{Embedded, JsonFields, Rows, Sse, call, empty_postgres, eventually, postgres};
 use futures::future::join_all;
+use holdpoint_testkit::{Embedded, JsonFields, Rows, Sse, call, empty_postgres, eventually, postgres};
 use serde_json::json;
 
 /// The number of events that one pass numbers.

@@ -1,8 +1,8 @@
 //! Several servers on one Postgres: the events of one server reach the readers of the other.
 
 use super::{seqs, types};
-use crate::support::{Deployment, JsonFields, Rows, Sse, eventually, postgres};
 use futures::future::join_all;
+use holdpoint_testkit::{Deployment, JsonFields, Rows, Sse, eventually, postgres};
 use serde_json::Value;
 use std::collections::HashMap;
 

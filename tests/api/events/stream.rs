@@ -1,8 +1,8 @@
 //! The content of events, in pages and in streams.
 
 use super::{seqs, types};
-use crate::support::runs::HELD_AND_APPROVED;
-use crate::support::{Embedded, JsonFields, Sse, call};
+use holdpoint_testkit::runs::HELD_AND_APPROVED;
+use holdpoint_testkit::{Embedded, JsonFields, Sse, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ async fn a_stream_of_events_sends_keep_alives_and_ends_with_the_server() {
         stream_text.push_str(std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap());
     }
     let ends = async { while let Ok(Some(_)) = stream.chunk().await {} };
-    let probes = crate::support::probes(&app.ledger);
+    let probes = holdpoint_testkit::probes(&app.ledger);
     tokio::join!(ends, async { drop(app.redeploy(probes).await) });
 }
 

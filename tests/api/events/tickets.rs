@@ -1,9 +1,9 @@
 //! Tickets, which replace a token in a URL.
 
-use crate::support::ticket::{content, signed as signed_ticket};
-use crate::support::token::{self, changed, claims, signed, with_tokens};
-use crate::support::{Client, Embedded, JsonFields, Rows, Socket, Sse, postgres, probes};
 use futures::future::join_all;
+use holdpoint_testkit::ticket::{content, signed as signed_ticket};
+use holdpoint_testkit::token::{self, changed, claims, signed, with_tokens};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, Socket, Sse, postgres, probes};
 use serde_json::json;
 
 async fn ticket(client: &Client) -> String {
@@ -103,11 +103,11 @@ async fn a_ticket_outlives_a_restart_and_not_its_signing_key() {
     let alice = app.client.as_user("acme", "alice", &["approver"]);
     let (good, other) = (ticket(&alice).await, ticket(&alice).await);
     let before = key(&app.rows).await;
-    let app = app.redeploy_with(probes(&crate::support::Ledger::new()), with_tokens).await;
+    let app = app.redeploy_with(probes(&holdpoint_testkit::Ledger::new()), with_tokens).await;
     assert_eq!(key(&app.rows).await, before);
     assert!(Socket::open(&app.client, &format!("/ws?ticket={good}"), &[]).await.is_ok());
     assert_eq!(app.rows.change("DELETE FROM ticket_keys").await, Ok(1));
-    let app = app.redeploy_with(probes(&crate::support::Ledger::new()), with_tokens).await;
+    let app = app.redeploy_with(probes(&holdpoint_testkit::Ledger::new()), with_tokens).await;
     assert_ne!(key(&app.rows).await, before);
     assert_eq!(Socket::open(&app.client, &format!("/ws?ticket={other}"), &[]).await.err(), Some(401));
 }

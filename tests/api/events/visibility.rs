@@ -1,8 +1,8 @@
 //! The visibility of events.
 
 use super::{office, types};
-use crate::support::token::{self, changed, claims, signed};
-use crate::support::{Client, Embedded, Sse};
+use holdpoint_testkit::token::{self, changed, claims, signed};
+use holdpoint_testkit::{Client, Embedded, Sse};
 use serde_json::{Value, json};
 
 /// All events that this client receives, without those of its own thread.

@@ -1,10 +1,10 @@
 //! The WebSocket: events, and decisions in the manner of `validate_tool`.
 
 use super::types;
-use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, JsonFields, Socket, call};
 use futures::StreamExt;
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, Socket, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

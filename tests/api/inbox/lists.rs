@@ -1,8 +1,8 @@
 //! The contents of the lists, their order and their filters.
 
 use super::{UNKNOWN, acme, ids, list, notes, office};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 async fn child_of(app: &Embedded, thread: &str) -> String {
@@ -160,8 +160,8 @@ async fn a_call_of_a_deleted_thread_is_in_no_list() {
 async fn a_call_of_a_removed_tool_is_listed_and_cannot_be_approved() {
     let app = office().await;
     let (_, id) = app.held("mumble", "1").await;
-    let alice = crate::support::token::token("acme", "alice", &[]);
-    let mut app = app.redeploy_with(ToolRegistry::new(), crate::support::token::with_tokens).await;
+    let alice = holdpoint_testkit::token::token("acme", "alice", &[]);
+    let mut app = app.redeploy_with(ToolRegistry::new(), holdpoint_testkit::token::with_tokens).await;
     app.client = app.client.with_token(&alice);
     let [listed] = &list(&app.client, "/approvals").await[..] else { panic!("it waits") };
     assert_eq!((&listed["tool_call_id"], &listed["can_decide"]), (&json!(id), &json!(false)));

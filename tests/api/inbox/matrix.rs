@@ -1,7 +1,7 @@
 //! Visibility and approval rights of a call, for every relation of a user to the call.
 
 use super::{UNKNOWN, acme, ids, list, office};
-use crate::support::{Client, Embedded, JsonFields};
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use serde_json::json;
 
 /// The access that a user has to a call: whether it is listed, whether the user can decide it, and the
@@ -74,7 +74,7 @@ async fn an_operator_reads_every_call_of_their_tenant_and_cancels_none() {
     let app = office().await;
     let admin = acme(&app, "oscar", &["admin"]);
     let thread = app.client.thread().await;
-    app.scene.calls(&[crate::support::call("p", "look", &json!({ "note": "a" }))]).answers("Seen.");
+    app.scene.calls(&[holdpoint_testkit::call("p", "look", &json!({ "note": "a" }))]).answers("Seen.");
     let turn = app.client.send_message(&thread, "look").await;
     let looked = turn.one('9').text("toolCallId").to_owned();
     let held = app.hold_in(&thread, "mumble", "b").await;

@@ -4,9 +4,9 @@ mod lists;
 mod matrix;
 mod search;
 
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields};
 use serde_json::Value;
 
 /// An id that names nothing.

@@ -1,7 +1,7 @@
 //! `GET /approvals?q=`: the search on the server.
 
 use super::office;
-use crate::support::{Client, Embedded, JsonFields};
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use reqwest::Url;
 use serde_json::{Value, json};
 

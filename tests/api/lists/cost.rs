@@ -1,9 +1,9 @@
 //! What the lists of the API read on Postgres: a number of pages that depends on the page of the list, not on the rows
 //! that the database has beside. Postgres counts the pages of the statements that the server executes.
 
-use crate::support::token::with_tokens;
-use crate::support::{Client, Cluster, Embedded, JsonFields, Purpose, Rows, Statements, eventually};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Cluster, Embedded, JsonFields, Purpose, Rows, Statements, eventually};
 use std::time::Duration;
 
 /// The pending calls of other users, each in a thread of its own.

@@ -1,8 +1,8 @@
 //! Pages of lists: a page ends early where its items are long, and no item is missed.
 
-use crate::support::{Embedded, JsonFields, Probe, call};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::{Embedded, JsonFields, Probe, call};
 use serde_json::{Value, json};
 
 const PAGE_BYTES: usize = 2600;

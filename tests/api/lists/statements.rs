@@ -1,8 +1,8 @@
 //! The number of statements of a list: the same for any number of items.
 
-use crate::support::webhooks::webhook;
-use crate::support::{Cluster, Embedded, JsonFields, Purpose, Statements};
 use holdpoint::config::RememberInputs;
+use holdpoint_testkit::webhooks::webhook;
+use holdpoint_testkit::{Cluster, Embedded, JsonFields, Purpose, Statements};
 use serde_json::json;
 use std::time::Duration;
 

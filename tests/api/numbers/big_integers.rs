@@ -1,9 +1,9 @@
 //! Integers beyond 2^53 that are equal as doubles.
 
 use super::{allow, call_of, calls, edit, held, server};
-use crate::support::JsonFields;
-use crate::support::token::with_tokens;
 use holdpoint::config::{RememberInputs, ToolRules};
+use holdpoint_testkit::JsonFields;
+use holdpoint_testkit::token::with_tokens;
 use serde_json::json;
 
 const ASKED: &str = r#"{"account":9007199254740993}"#;

@@ -1,7 +1,7 @@
 //! Edits follow the number rule of held calls, on every surface that accepts them.
 
 use super::{allow, edit, held, server};
-use crate::support::{Embedded, Socket};
+use holdpoint_testkit::{Embedded, Socket};
 use serde_json::{Value, json};
 
 /// The answers of each surface that accepts inputs to an approval with these inputs, given as text.

@@ -1,12 +1,12 @@
 //! Calls with integers that a page cannot show.
 
 use super::{allow, call_of, calls, held, server};
-use crate::support::{JsonFields, Watched};
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
+use holdpoint_testkit::{JsonFields, Watched};
 use serde_json::{Value, json};
 
 /// The result of an invalid call, as the model reads it.
-async fn refused(app: &crate::support::Embedded, tool: &str, arguments: &str) -> String {
+async fn refused(app: &holdpoint_testkit::Embedded, tool: &str, arguments: &str) -> String {
     let thread = app.client.thread().await;
     let turn = calls(app, &thread, tool, arguments).await;
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);

@@ -7,12 +7,12 @@ mod held;
 mod rules;
 mod surfaces;
 
-use crate::support::{Embedded, JsonFields, Turn, probes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::{Config, ExactNumbers};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
 use holdpoint::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
+use holdpoint_testkit::{Embedded, JsonFields, Turn, probes};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 

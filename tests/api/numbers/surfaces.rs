@@ -2,11 +2,11 @@
 
 use super::generated::{NumberValue, drawn, echoed, is_shown_exactly};
 use super::{RecordedInputs, allow, call_of, calls, edit, held, server, server_with};
-use crate::support::handlers::desk;
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Answer, Embedded, JsonFields, Socket, eventually};
 use holdpoint::config::{ApprovalRule, Config, RememberInputs, RuleCondition, RuleEffect};
 use holdpoint::handlers::HandlerAnswer;
+use holdpoint_testkit::handlers::desk;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
+use holdpoint_testkit::{Answer, Embedded, JsonFields, Socket, eventually};
 use serde_json::{Value, json};
 
 /// The surface of a decision.

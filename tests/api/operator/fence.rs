@@ -1,7 +1,7 @@
 //! `holdpoint fence`: closes everything that is open in a database that lost commits, so that nothing runs a
 //! second time.
 
-use crate::support::{Deployment, JsonFields, Process, UNKNOWN, eventually};
+use holdpoint_testkit::{Deployment, JsonFields, Process, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// The answer to the model and the person for a call that has not started according to the database.

@@ -1,6 +1,6 @@
 //! `holdpoint purge`: erases the payloads of deleted threads and keeps the evidence of decisions.
 
-use crate::support::{Deployment, Rows, eventually};
+use holdpoint_testkit::{Deployment, Rows, eventually};
 use serde_json::{Value, json};
 
 const SECRET: &str = "heron";

@@ -1,6 +1,6 @@
 //! `holdpoint approvals`: lists pending calls, and resolves calls with an unknown outcome.
 
-use crate::support::{
+use holdpoint_testkit::{
     Deployment, JsonFields, Process, UNKNOWN, empty_postgres, empty_sqlite, postgres_if_chosen,
 };
 use serde_json::{Value, json};

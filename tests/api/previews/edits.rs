@@ -1,9 +1,9 @@
 //! Edited inputs: an approver approves them together with their preview.
 
 use super::{Preview, World, edit, hash, is_stale, preview, preview_hash, server};
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Embedded, JsonFields, Socket};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Embedded, JsonFields, Socket};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ async fn a_preview_of_an_edit_passes_the_checks_of_an_approval() {
     app.client = user("alice", &[]);
     let (_, id) = app.held("wipe", "10").await;
     let (alice, other_user, chief) = (app.client.clone(), user("mallory", &[]), user("carol", &["chief"]));
-    let refused = async |by: &crate::support::Client, id: &str, note: &str| {
+    let refused = async |by: &holdpoint_testkit::Client, id: &str, note: &str| {
         let answer = preview(by, id, note).await;
         (answer.status, answer.code().to_owned())
     };

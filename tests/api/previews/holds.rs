@@ -1,10 +1,10 @@
 //! The previews of held calls, made before the hold.
 
 use super::{Preview, World, hash, server};
-use crate::support::token::with_tokens;
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ async fn a_held_call_shows_its_preview_on_every_surface_and_its_hash_covers_the_
     assert_eq!(tool["preview"], true);
 
     // After a reload, and after a restart without the tool.
-    let app = app.redeploy(crate::support::probes(&crate::support::Ledger::new())).await;
+    let app = app.redeploy(holdpoint_testkit::probes(&holdpoint_testkit::Ledger::new())).await;
     for format in ["v4", "ui-v5", "ui-v6", "ui-v7"] {
         let messages = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await.body;
         let cards = cards(&messages);

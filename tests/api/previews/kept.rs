@@ -1,10 +1,10 @@
 //! Previews in the rows: over deploys, in grants, at handlers, after a purge, and against the database's guards.
 
 use super::{World, edit, hash, is_stale, preview, preview_hash, server};
-use crate::support::handlers::desk;
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::handlers::{HandlerAnswer, Preview, Terminal};
 use holdpoint::tools::Input;
+use holdpoint_testkit::handlers::desk;
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::io::{self, BufReader, Write};
 use std::sync::{Arc, Mutex};

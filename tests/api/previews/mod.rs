@@ -4,4 +4,4 @@ mod edits;
 mod holds;
 mod kept;
 
-use crate::support::previews::{Preview, World, edit, hash, is_stale, preview, preview_hash, server};
+use holdpoint_testkit::previews::{Preview, World, edit, hash, is_stale, preview, preview_hash, server};

@@ -1,7 +1,7 @@
 //! Limits: a value just within a limit is accepted, a value just over it is refused with a message.
 
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::json;
 
 /// The answers of calls in the last request to the model.

@@ -1,8 +1,8 @@
 //! Rules for every request: one shape of errors, a request id, limits on bodies, and nothing for other users.
 
-use crate::support::{Answer, Embedded, JsonFields};
 use bytes::Bytes;
 use futures::stream;
+use holdpoint_testkit::{Answer, Embedded, JsonFields};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -193,7 +193,7 @@ async fn the_routes_are_under_api_as_well() {
     let made = app.client.post("/api/threads", &json!({ "title": "x" })).await;
     made.has_status(201);
     let thread = made.body.text("thread_id");
-    app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "1" }))]);
+    app.scene.calls(&[holdpoint_testkit::call("a", "pay", &json!({ "note": "1" }))]);
     let turn = app.client.http.post(app.client.url(&format!("/api/qa/chat_streamed/{thread}")));
     let turn = app.client.read(turn.json(&json!({ "content": "pay" }))).await;
     let id = turn.pending()[0].clone();

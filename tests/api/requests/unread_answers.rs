@@ -1,11 +1,11 @@
 //! Answers that their client does not read, and the memory that they take: measured on a process with a limit
 //! on its memory, over HTTP/1.1 and HTTP/2.
 
-use crate::support::http2::{
+use holdpoint_testkit::http2::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, frames, head_with,
 };
-use crate::support::token::{VARIABLES, token};
-use crate::support::{Client, Process, eventually, postgres_if_chosen};
+use holdpoint_testkit::token::{VARIABLES, token};
+use holdpoint_testkit::{Client, Process, eventually, postgres_if_chosen};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;

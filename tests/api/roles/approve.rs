@@ -1,8 +1,8 @@
 //! `approve_roles`: users who may decide for others, and what they see.
 
 use super::{UNKNOWN, acme, all_of, is_not_there, office, office_with, rule};
-use crate::support::{Client, JsonFields, call};
 use futures::future::join_all;
+use holdpoint_testkit::{Client, JsonFields, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 

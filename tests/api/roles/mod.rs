@@ -6,9 +6,9 @@ mod record;
 mod rules;
 mod run;
 
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded};
 
 /// An id that names nothing.
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";

@@ -1,7 +1,7 @@
 //! `other_person`: the requester may not approve.
 
 use super::{acme, all_of, is_not_there, office};
-use crate::support::token::{changed, claims, signed};
+use holdpoint_testkit::token::{changed, claims, signed};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! The record of requester and approver. The tool runs on behalf of the requester.
 
 use super::{acme, office, rule};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, call};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, call};
 use serde_json::{Value, json};
 
 /// A tool that returns the user on whose behalf it runs.

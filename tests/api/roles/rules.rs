@@ -1,9 +1,9 @@
 //! The rules of tools: their sources, and the errors that name their keys.
 
-use crate::support::{Embedded, JsonFields, Ledger, Process, Scene, probes};
 use holdpoint::app::App;
 use holdpoint::config::{Answers, Config, Flags, ToolRules};
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::{Embedded, JsonFields, Ledger, Process, Scene, probes};
 use serde_json::json;
 use std::sync::Arc;
 

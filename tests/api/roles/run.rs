@@ -1,7 +1,7 @@
 //! `run_roles`: a tool does not exist for users without one of its roles.
 
 use super::{acme, is_not_there, office, office_with, rule};
-use crate::support::{Client, JsonFields, Turn, call};
+use holdpoint_testkit::{Client, JsonFields, Turn, call};
 use serde_json::{Value, json};
 
 fn names(tools: &Value) -> Vec<&str> {

@@ -1,7 +1,7 @@
 //! A mask in an edit leaves the secret as it was proposed, on every route.
 
 use super::{MASK, SECRETS, assert_hidden, held, input, masked, server};
-use crate::support::{Answer, Embedded, Socket};
+use holdpoint_testkit::{Answer, Embedded, Socket};
 use serde_json::{Value, json};
 
 /// The routes that take other inputs.
@@ -78,7 +78,7 @@ async fn a_mask_without_a_proposed_value_is_refused_with_its_place_and_the_call_
     let app = server(|_| {}).await;
     let proposed =
         json!({ "user": "ada", "keys": [{ "name": "one", "token": SECRETS[2] }, { "name": "two" }] });
-    app.scene.calls(&[crate::support::call("p", "login", &proposed)]);
+    app.scene.calls(&[holdpoint_testkit::call("p", "login", &proposed)]);
     let id = app.client.send_message(&app.client.thread().await, "log in").await.pending().remove(0);
     for (edit, place) in [
         (json!({ "user": "ada", "password": MASK }), "/password"),

@@ -1,7 +1,7 @@
 //! Remembered approvals of calls with secret inputs: no condition is about a secret, because people read the conditions.
 
 use super::{SECRETS, assert_hidden, held, input, server};
-use crate::support::{JsonFields, call};
+use holdpoint_testkit::{JsonFields, call};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Lists, events, streams and their reloads have masks.
 
 use super::{assert_hidden, held, input, masked, pointers, server};
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields, Socket, Sse, call};
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, Socket, Sse, call};
 use serde_json::{Value, json};
 
 /// The paths at which people read about a call of a thread.
@@ -156,7 +156,7 @@ async fn a_call_stays_masked_when_its_tool_is_gone_or_has_no_secrets_any_more() 
     let id = held(&app, "login").await;
     let call = app.client.call(&id).await;
     let thread = call.text("thread_id").to_owned();
-    let plain = crate::support::probes(&app.ledger);
+    let plain = holdpoint_testkit::probes(&app.ledger);
     let app = app.redeploy(plain).await;
     assert_eq!(app.client.call(&id).await["input"], masked());
     assert_masked_everywhere(&app, &thread, &id).await;

@@ -1,9 +1,9 @@
 //! Messages about calls have masks: webhooks and services with a template. Mail and Slack have tests beside theirs.
 
 use super::{MASK, assert_hidden, held, server};
-use crate::support::webhooks::webhook;
-use crate::support::{Does, RemoteTool, eventually};
 use holdpoint::config::{Notify, WebhookBody};
+use holdpoint_testkit::webhooks::webhook;
+use holdpoint_testkit::{Does, RemoteTool, eventually};
 
 #[tokio::test]
 async fn webhooks_and_messages_to_other_services_have_masks() {

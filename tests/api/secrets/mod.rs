@@ -7,6 +7,6 @@ mod messages;
 mod reveal;
 mod rows;
 
-use crate::support::secrets::{
+use holdpoint_testkit::secrets::{
     MASK, SECRETS, assert_hidden, held, input, masked, pointers, revealed, server,
 };

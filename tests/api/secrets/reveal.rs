@@ -1,9 +1,9 @@
 //! `POST /tool_calls/{tool_call_id}/reveal`: a decider opens the secrets of a card, and that is an event.
 
 use super::{assert_hidden, held, input, masked, pointers, revealed, server};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use serde_json::json;
 
 /// `chief` approves calls of `login`, and the requester only rejects them. An `admin` operates the server.
@@ -110,7 +110,7 @@ async fn a_call_without_secrets_is_opened_without_an_event_and_one_that_was_neve
     let opened = revealed(&app.client, &plain).await;
     assert_eq!((opened.status, &opened.body["input"]), (200, &json!({ "note": "1" })));
     assert_eq!(opened.body["secret_inputs"], json!([]));
-    app.scene.calls(&[crate::support::call("p", "login_now", &input())]).answers("Done.");
+    app.scene.calls(&[holdpoint_testkit::call("p", "login_now", &input())]).answers("Done.");
     app.client.send_message(&app.client.thread().await, "log in").await;
     let rows = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE NOT held").await;
     let id = rows[0].text("tool_call_id");

@@ -1,9 +1,9 @@
 //! Tool outputs are measured before they are stored.
 
-use crate::support::{Embedded, JsonFields, call};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::tools::{DynTool, Permit, Tool, ToolError, ToolRegistry, ToolSpec};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -158,6 +158,6 @@ async fn a_panicking_tool_leaves_its_call_interrupted() {
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;
     answer.has(200, "state", "interrupted");
-    assert_eq!(answer.body["result"], crate::support::UNKNOWN);
+    assert_eq!(answer.body["result"], holdpoint_testkit::UNKNOWN);
     assert_eq!(app.ledger.lines(), ["break 10"]);
 }

@@ -1,6 +1,6 @@
 //! Unreadable rows, as an earlier version or a manual edit leaves them.
 
-use crate::support::{Embedded, JsonFields, Rows, Socket, Sse, Watched};
+use holdpoint_testkit::{Embedded, JsonFields, Rows, Socket, Sse, Watched};
 use serde_json::{Value, json};
 
 /// One level deeper than the server reads.

@@ -1,11 +1,11 @@
 //! Canaries: secrets and the content of people and models must not appear where they do not belong, whatever
 //! fails (security cases H1, H2, H4).
 
-use crate::support::{
-    Client, Cluster, JsonFields, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token,
-};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{
+    Client, Cluster, JsonFields, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Probes for orchestrators and log lines for operators.
 
-use crate::support::{Embedded, JsonFields, Watched, token};
+use holdpoint_testkit::{Embedded, JsonFields, Watched, token};
 use serde_json::Value;
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn probes_are_answered_in_every_auth_mode_without_a_token_for_any_host() {
 
 #[tokio::test]
 async fn on_postgres_a_server_without_its_database_is_live_and_not_ready() {
-    let cluster = crate::support::Cluster::start();
+    let cluster = holdpoint_testkit::Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     app.client.get("/readyz").await.has_status(200);

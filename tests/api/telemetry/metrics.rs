@@ -1,7 +1,9 @@
 //! Metrics, as a scraper reads them: the numbers, and the rule that no client-supplied value is a label.
 
-use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{
+    Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token,
+};
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -209,7 +211,7 @@ async fn a_call_that_expires_is_counted_and_ends_its_hold() {
 
 #[tokio::test]
 async fn on_postgres_unnumbered_events_are_counted_until_they_are_numbered() {
-    let url = crate::support::postgres().await;
+    let url = holdpoint_testkit::postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     for hold in ["BEGIN", "UPDATE event_sequence SET last = last"] {
         app.rows.change(hold).await.unwrap();
@@ -226,7 +228,7 @@ async fn on_postgres_unnumbered_events_are_counted_until_they_are_numbered() {
 
 #[tokio::test]
 async fn on_postgres_a_scrape_without_the_database_omits_the_samples_of_the_database() {
-    let cluster = crate::support::Cluster::start();
+    let cluster = holdpoint_testkit::Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     app.held("pay", "10").await;

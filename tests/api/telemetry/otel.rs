@@ -1,6 +1,6 @@
 //! Traces, as a collector receives them.
 
-use crate::support::Watched;
+use holdpoint_testkit::Watched;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -127,7 +127,7 @@ async fn a_request_with_its_turn_model_calls_and_tools_continues_the_callers_tra
 
     let all = format!("{:?}", collector.0.lock().unwrap());
     assert!(all.contains("service.name"), "{all}");
-    for content in ["canary-argument", "canary-words", crate::support::MODEL_KEY] {
+    for content in ["canary-argument", "canary-words", holdpoint_testkit::MODEL_KEY] {
         assert!(!all.contains(content), "{content} in {all}");
     }
 }

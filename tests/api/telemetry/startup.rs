@@ -1,6 +1,6 @@
 //! The start of the binary: what it prints and logs, and how it stops.
 
-use crate::support::{Process, eventually, postgres_if_chosen};
+use holdpoint_testkit::{Process, eventually, postgres_if_chosen};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Threads at their size limit: they refuse new messages, and turns and decisions in progress complete.
 
-use crate::support::{Embedded, JsonFields, Rows, Turn, call};
+use holdpoint_testkit::{Embedded, JsonFields, Rows, Turn, call};
 use serde_json::{Value, json};
 
 /// The expected counters of each thread, computed from all of its rows.

@@ -1,7 +1,7 @@
 //! Threads with more rows than a statement has parameters: 32,766 on SQLite, 65,535 on Postgres.
 
-use crate::support::{Embedded, JsonFields};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// A superseded message with one step.

@@ -1,6 +1,6 @@
 //! A user with many threads: a turn and a decision in one of them read none of the others.
 
-use crate::support::{Embedded, postgres, probes};
+use holdpoint_testkit::{Embedded, postgres, probes};
 use std::time::Duration;
 
 /// The number of other threads of the user.

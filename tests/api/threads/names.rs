@@ -1,8 +1,8 @@
 //! The caller's own name for a thread, in place of its id, on every route; and the routes that need only that
 //! name: a Stop button, and the search of a thread by its name.
 
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, Sse, call, eventually};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, Sse, call, eventually};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Threads: creation, lists, titles and deletion, and reading their messages.
 
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 /// The texts of the first parts of a page's messages.

@@ -1,8 +1,8 @@
 //! `GET /sessions`: the sessions of the caller, and for an operator those of the tenant.
 
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields};
 use holdpoint::config::Config;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields};
 use serde_json::{Value, json};
 
 async fn office() -> Embedded {

@@ -1,8 +1,8 @@
 //! Continuations of an assistant's message.
 
 use super::{CHAT, assert_last_request, held, talked, talked_in};
-use crate::support::Embedded;
-use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::Embedded;
+use holdpoint_testkit::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use serde_json::json;
 
 #[tokio::test]

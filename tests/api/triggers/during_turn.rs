@@ -1,8 +1,8 @@
 //! Bodies that are posted while a turn runs.
 
 use super::{CHAT, assert_last_request, names, regenerate, regenerate_at, talked};
-use crate::support::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Edits: a user message gets other words, and all later messages are replaced.
 
 use super::{CHAT, MAJORS, assert_last_request, cut, held, names, talked, talked_in, thread_named};
-use crate::support::ui::{recorded, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::ui::{recorded, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]

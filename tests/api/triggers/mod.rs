@@ -7,9 +7,9 @@ mod editing;
 mod new_messages;
 mod regenerating;
 
-use crate::support::ui::{UiTurn, ui_assistant, ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::ui::{UiTurn, ui_assistant, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// The majors whose bodies are recorded here.
@@ -47,7 +47,7 @@ async fn talked_in(app: &Embedded, chat: &str, words: &[&str]) -> Talk {
 /// A thread in which the model asked for a `pay` of 10 after the message `u1` with these words, and the
 /// call's id.
 async fn held(app: &Embedded, words: &str) -> (Talk, String) {
-    app.scene.calls(&[crate::support::call("p-10", "pay", &json!({ "note": "10" }))]);
+    app.scene.calls(&[holdpoint_testkit::call("p-10", "pay", &json!({ "note": "10" }))]);
     let requested = ui_user("u1", words);
     let turn = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&requested))).await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };

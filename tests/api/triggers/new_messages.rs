@@ -1,10 +1,10 @@
 //! New messages and their words.
 
 use super::{CHAT, MAJORS, assert_last_request, names, talked, thread_named};
-use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, call};
 use holdpoint::config::UiDialect;
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, call};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn a_page_that_names_ai_sdk_5_and_no_stream_gets_an_error_that_names_the_h
     let body = ui_submit(CHAT, &[ui_user("u1", "one")]);
     let agent =
         |version: &str| format!("Mozilla/5.0 ai-sdk/provider-utils/5.0.1 ai-sdk/{version} runtime/browser");
-    let post = |client: &crate::support::Client, version: &str| {
+    let post = |client: &holdpoint_testkit::Client, version: &str| {
         client.http.post(client.url("/qa/chat_streamed")).header("user-agent", agent(version)).json(&body)
     };
     let refused = app.client.send(post(&app.client, "5.0.93")).await;

@@ -4,8 +4,8 @@ use super::{
     CHAT, MAJORS, assert_last_request, cut, held, names, regenerate, regenerate_at, talked, talked_in,
     thread_named,
 };
-use crate::support::ui::{recorded, ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::ui::{recorded, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_regenerate_without_a_message_to_answer_creates_nothing() {
 async fn a_regenerate_cancels_the_holds_of_the_old_answer_and_reports_its_effects() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
-    app.scene.calls(&[crate::support::call("p-11", "pay", &json!({ "note": "11" }))]);
+    app.scene.calls(&[holdpoint_testkit::call("p-11", "pay", &json!({ "note": "11" }))]);
     let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], &talk.answers[0])).await;
     let [second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(app.client.call(&id).await["state"], "cancelled");

@@ -1,8 +1,8 @@
 //! Attaching to a running turn by GET, as pages of AI SDK 4 do. `attach_ui` covers pages of AI SDK 5 to 7,
 //! `tail` covers the turns of other processes.
 
-use crate::support::{Embedded, Turn, call};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{Embedded, Turn, call};
 use serde_json::{Value, json};
 
 async fn attach(app: &Embedded, thread: &str) -> Turn {

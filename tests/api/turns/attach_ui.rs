@@ -1,8 +1,8 @@
 //! Tailing the message that a turn is writing by GET, as pages of AI SDK 5 to 7 do.
 
-use crate::support::ui::UiTurn;
-use crate::support::{Embedded, JsonFields, Turn, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
+use holdpoint_testkit::ui::UiTurn;
+use holdpoint_testkit::{Embedded, JsonFields, Turn, eventually};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
@@ -298,7 +298,7 @@ async fn a_late_subscriber_receives_long_text_in_chunks_that_split_no_character(
 
 #[tokio::test]
 async fn an_unrelated_user_reads_nothing_of_a_running_turn() {
-    use crate::support::token::with_tokens;
+    use holdpoint_testkit::token::with_tokens;
     let app = Embedded::with(with_tokens).await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let thread = ann.thread().await;

@@ -1,8 +1,8 @@
 //! The history that the model reads: every call is answered once, and text that was sent stays as it was
 //! sent.
 
-use crate::support::{Embedded, call, is_id_for_all};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, call, is_id_for_all};
 use serde_json::json;
 
 fn user(text: &str) -> ModelMessage {

@@ -1,7 +1,7 @@
 //! Turns as JSON: the same admission as the streams, and the state at the end of the turn.
 
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 async fn run(client: &Client, thread: &str, body: &Value) -> Answer {

@@ -1,8 +1,8 @@
 //! A turn: the events of its stream, their order, and the stored result.
 
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{ModelEvent, ToolChoice};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]

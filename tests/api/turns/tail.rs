@@ -1,8 +1,8 @@
 //! The stored parts of a turn that is being written, and tailing the turn at another process.
 
-use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Deployment, Embedded, JsonFields, Turn, eventually, postgres};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
+use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
+use holdpoint_testkit::{Deployment, Embedded, JsonFields, Turn, eventually, postgres};
 use reqwest::Response;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -225,7 +225,7 @@ async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
     step.extend(calls(3, "pay", "no object"));
     step.push(words("."));
     step.push(end(FinishReason::ToolCalls));
-    one.scene.calls(&[crate::support::call("a", "look", &json!({ "note": "0" }))]).then(step);
+    one.scene.calls(&[holdpoint_testkit::call("a", "look", &json!({ "note": "0" }))]).then(step);
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
     // The end of the first call is emitted while the second runs.
@@ -249,7 +249,7 @@ async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
 async fn on_postgres_a_continuation_is_tailed_at_another_process_after_the_earlier_steps() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
-    let two_calls = ["1", "2"].map(|note| crate::support::call(note, "pay", &json!({ "note": note })));
+    let two_calls = ["1", "2"].map(|note| holdpoint_testkit::call(note, "pay", &json!({ "note": note })));
     one.scene.calls(&two_calls);
     let held = one.client.send_message(&thread, "pay").await;
     let [yes, no] = &held.pending()[..] else { panic!("{}", held.raw) };
@@ -257,7 +257,7 @@ async fn on_postgres_a_continuation_is_tailed_at_another_process_after_the_earli
     assert_eq!(other.client.validate(&edited).await.body["state"], "succeeded");
     one.client.reject(no).await;
     let gate = one.scene.gate();
-    one.scene.calls(&[crate::support::call("3", "pay", &json!({ "note": "3" }))]);
+    one.scene.calls(&[holdpoint_testkit::call("3", "pay", &json!({ "note": "3" }))]);
     let first = one.client.begin_resume(&thread).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
     // A page that posts to resume tails the continuation only.

@@ -1,7 +1,7 @@
 //! Clients that disconnect during a decision.
 
 use super::{HALF_DECIDED, a_while, all_is_whole, in_rounds};
-use crate::support::{Answer, Embedded, Leave, Leaver, call, eventually};
+use holdpoint_testkit::{Answer, Embedded, Leave, Leaver, call, eventually};
 use serde_json::{Value, json};
 
 const PATH: &str = "/qa/validate_tool";

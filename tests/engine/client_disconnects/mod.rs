@@ -4,7 +4,7 @@
 mod decisions;
 mod turns;
 
-use crate::support::{Embedded, Leave, eventually};
+use holdpoint_testkit::{Embedded, Leave, eventually};
 use std::collections::HashSet;
 
 /// Held calls whose state, decision and event disagree. A single query reads all three at one moment.

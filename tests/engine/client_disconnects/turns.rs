@@ -1,8 +1,8 @@
 //! Clients that disconnect during a turn or a continuation.
 
 use super::{ROUNDS, a_while, all_is_whole, in_rounds};
-use crate::support::{Embedded, Leave, Leaver, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, Leave, Leaver, eventually};
 use serde_json::{Value, json};
 
 fn path(thread: &str) -> String {

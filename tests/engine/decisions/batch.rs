@@ -1,11 +1,11 @@
 //! Several decisions in one request: each has the result that it would have alone, and none replaces another.
 
-use crate::support::token::with_tokens;
-use crate::support::{
-    Answer, Client, Cluster, Embedded, JsonFields, Leave, Leaver, call, eventually, postgres_if_chosen,
-};
 use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{
+    Answer, Client, Cluster, Embedded, JsonFields, Leave, Leaver, call, eventually, postgres_if_chosen,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A decision: every row of the table of `validate_tool`.
 
-use crate::support::{Embedded, JsonFields, call};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A model that repeats a call which is still pending: the person is asked once, and the model reads that the
 //! call is a repeat.
 
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields, Rows, Weigh, call, postgres, probes};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, Rows, Weigh, call, postgres, probes};
 use serde_json::{Value, json};
 
 /// The text that the model reads of a repeat.
@@ -187,7 +187,7 @@ async fn a_call_is_no_repeat_if_the_first_is_decided_while_the_model_streams() {
     let decide = async {
         gate.add_permits(3);
         let written = async || (gate.available_permits() == 0).then_some(());
-        crate::support::eventually("the model has written the call", written).await;
+        holdpoint_testkit::eventually("the model has written the call", written).await;
         assert_eq!(app.client.approve(&first).await.body["state"], "succeeded");
         gate.add_permits(1);
     };
@@ -208,7 +208,7 @@ async fn on_postgres_a_repeat_is_detected_under_the_thread_lock() {
     let decide = async {
         gate.add_permits(3);
         let written = async || (gate.available_permits() == 0).then_some(());
-        crate::support::eventually("the model has written the call", written).await;
+        holdpoint_testkit::eventually("the model has written the call", written).await;
         app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
         gate.add_permits(1);
         beside.wait_for_lock_waiter().await;

@@ -1,7 +1,7 @@
 //! A run never waits for nothing: the server resumes it after its last held call has expired or was cancelled.
 
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A rolling deploy in which the processes differ: one has the old tool, one the changed tool, one no tool.
 //! The call that a person was shown is the call that runs, at every process.
 
-use crate::support::{Answer, ChangedPay, Embedded, Ledger, Probe, call, postgres, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::{Answer, ChangedPay, Embedded, Ledger, Probe, call, postgres, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! A decision is linearizable: once any process has shown the decision of a call, no response to a later
 //! request shows the call as pending or with another decision.
 
-use crate::support::{Client, Deployment, JsonFields, Process};
 use futures::future::join_all;
+use holdpoint_testkit::{Client, Deployment, JsonFields, Process};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! What lists, cards and streams say about an approval is what the decision does, also after the policy changed.
 
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Embedded, JsonFields, call, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Client, Embedded, JsonFields, call, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Words that are kept: the note of an approval, and the votes of several people.
 
-use crate::support::token::with_tokens;
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 /// What the model read last.

@@ -1,8 +1,8 @@
 //! The model is called once after the last hold of a run, whichever client decides it and wherever pages
 //! resume the run.
 
-use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields, Turn, call, postgres};
+use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, Turn, call, postgres};
 use serde_json::{Value, json};
 
 const ROUNDS: usize = 6;

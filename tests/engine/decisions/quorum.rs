@@ -1,10 +1,10 @@
 //! `approvals`: tools that require several approvers.
 
-use crate::support::token::with_tokens;
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually, postgres, probes};
 use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call, eventually, postgres, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 

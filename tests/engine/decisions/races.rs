@@ -1,8 +1,8 @@
 //! Decisions that race each other and the deadline.
 
-use crate::support::{Embedded, JsonFields, Rows, call, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, JsonFields, Rows, call, postgres};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! A model that repeats a call which a person has rejected: the rejection is the answer, and no person is asked again.
 
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// The text that the model reads of a repeat.

@@ -1,11 +1,11 @@
 //! A10: a decision passes the same checks on every surface. A handler is another surface in this process,
 //! which no request reaches.
 
-use crate::support::token::with_tokens;
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
-use crate::support::{Answer, Client, Embedded, JsonFields, Socket, call, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, Socket, call, probes};
 use serde_json::{Value, json};
 
 /// The surface on which a decision comes in.

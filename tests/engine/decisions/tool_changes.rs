@@ -1,8 +1,8 @@
 //! Deploys while a call is pending: the tool is removed, or its schema changes.
 
-use crate::support::{ChangedPay, Embedded, JsonFields, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, probes};
 use serde_json::json;
 use std::time::Duration;
 

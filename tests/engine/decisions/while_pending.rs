@@ -1,9 +1,9 @@
 //! A new user message while a call is open: the effect on the call, the history that the model reads then and
 //! later, and the effect of a late outcome.
 
-use crate::support::{Embedded, UNKNOWN, call, eventually};
 use holdpoint::config::{Config, WhilePending};
 use holdpoint::llm::{ModelMessage, ModelRequest};
+use holdpoint_testkit::{Embedded, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 

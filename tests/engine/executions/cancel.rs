@@ -1,9 +1,9 @@
 //! Cancelling calls and runs: a call that has not started never runs, a running call is abandoned, and the
 //! record states it.
 
-use crate::support::{Client, Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ const FAR: i64 = i64::MAX / 2;
 /// The text that the model reads of a withdrawn call.
 const CANCELLED: &str = "Cancelled, the tool did not run.";
 
-async fn cancel_call(client: &Client, id: &str) -> crate::support::Answer {
+async fn cancel_call(client: &Client, id: &str) -> holdpoint_testkit::Answer {
     client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await
 }
 
-async fn cancel_run(client: &Client, id: &str) -> crate::support::Answer {
+async fn cancel_run(client: &Client, id: &str) -> holdpoint_testkit::Answer {
     client.post(&format!("/runs/{id}/cancel"), &Value::Null).await
 }
 

@@ -2,9 +2,9 @@
 //! a page was shown exists, every pending call is shown, no unapproved call runs, and the thread continues.
 //! `client_disconnects` covers clients that disconnect.
 
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Deployment, Embedded, JsonFields, Process, Rows, UNKNOWN, call, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Client, Deployment, Embedded, JsonFields, Process, Rows, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn running(app: &Embedded) -> String {
     eventually("the turn runs", found).await.text("run_id").to_owned()
 }
 
-async fn cancel(client: &Client, run: &str) -> crate::support::Answer {
+async fn cancel(client: &Client, run: &str) -> holdpoint_testkit::Answer {
     client.post(&format!("/runs/{run}/cancel"), &Value::Null).await
 }
 

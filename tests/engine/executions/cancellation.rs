@@ -1,11 +1,11 @@
 //! Cancelling reaches the tool: the tool is signalled to stop and has a grace period, and its return value
 //! settles the call, however late.
 
-use crate::support::{
-    Answer, Embedded, JsonFields, Ledger, Probe, Socket, call, eventually, postgres, probes,
-};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::{
+    Answer, Embedded, JsonFields, Ledger, Probe, Socket, call, eventually, postgres, probes,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;

@@ -1,10 +1,10 @@
 //! An idempotent tool is retried after a crash cut it off: with the same key, at most three attempts in all,
 //! and never after a cancel request.
 
-use crate::support::{
+use holdpoint::config::Config;
+use holdpoint_testkit::{
     Deployment, Embedded, JsonFields, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter,
 };
-use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Repairs of arguments (`tools.repair`): what a person decides and what runs is repaired, and the model reads its own words.
 
-use crate::support::{Embedded, JsonFields, Ledger, Turn, call};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::Config;
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
+use holdpoint_testkit::{Embedded, JsonFields, Ledger, Turn, call};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

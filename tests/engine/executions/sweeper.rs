@@ -1,7 +1,7 @@
 //! The sweeper moves overdue rows on without a request.
 
-use crate::support::{Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{Embedded, JsonFields, Rows, UNKNOWN, call, eventually, postgres};
 use serde_json::json;
 use std::time::Duration;
 

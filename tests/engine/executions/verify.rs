@@ -1,10 +1,10 @@
 //! Verification: the server asks the tool for the outcome of an interrupted call until the tool knows it, and
 //! reports it as a late outcome.
 
-use crate::support::{
+use holdpoint::config::Config;
+use holdpoint_testkit::{
     Deployment, Embedded, JsonFields, Ledger, Question, Report, Service, UNKNOWN, eventually,
 };
-use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;

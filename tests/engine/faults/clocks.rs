@@ -1,6 +1,6 @@
 //! Processes whose clocks differ: on Postgres, leases and deadlines use the database's clock.
 
-use crate::support::{Deployment, LEASE, Process, eventually};
+use holdpoint_testkit::{Deployment, LEASE, Process, eventually};
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! A primary that dies while calls are decided, and its synchronous standby.
 
-use crate::support::{Client, Embedded, Failover, JsonFields, Rows, call, eventually};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Client, Embedded, Failover, JsonFields, Rows, call, eventually};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::HashMap;

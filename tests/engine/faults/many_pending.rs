@@ -1,6 +1,6 @@
 //! A very large number of pending calls.
 
-use crate::support::{Embedded, eventually};
+use holdpoint_testkit::{Embedded, eventually};
 use std::time::Duration;
 use tokio::time::timeout;
 

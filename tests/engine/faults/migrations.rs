@@ -1,8 +1,8 @@
 //! A migration that fails halfway.
 
-use crate::support::{Embedded, Rows, empty_postgres, empty_sqlite, postgres_if_chosen};
 use holdpoint::app::migrate;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, Rows, empty_postgres, empty_sqlite, postgres_if_chosen};
 
 #[tokio::test]
 async fn a_failed_migration_is_rolled_back_and_the_next_start_completes_it() {

@@ -11,7 +11,7 @@ mod restarts;
 mod sqlite;
 mod unknown_commit;
 
-use crate::support::{Answer, in_repository};
+use holdpoint_testkit::{Answer, in_repository};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;

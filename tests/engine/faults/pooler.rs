@@ -1,9 +1,9 @@
 //! A pooler between the server and Postgres that gives each transaction any one of a few sessions.
 
-use crate::support::{Embedded, Pgbouncer, Rows, call, empty_postgres, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::app::migrate;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, Pgbouncer, Rows, call, empty_postgres, eventually, postgres};
 use serde_json::json;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! decision stays.
 
 use super::assert_unavailable;
-use crate::support::{Cluster, Commit, Embedded, Proxy, Rows, eventually, postgres};
+use holdpoint_testkit::{Cluster, Commit, Embedded, Proxy, Rows, eventually, postgres};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;

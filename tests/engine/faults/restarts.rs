@@ -1,7 +1,7 @@
 //! A server that is killed before it has sent anything.
 
 use super::question;
-use crate::support::{Client, Deployment, eventually};
+use holdpoint_testkit::{Client, Deployment, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;

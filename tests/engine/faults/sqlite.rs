@@ -1,7 +1,7 @@
 //! A SQLite file that cannot be written: the disk is full, another process writes, or the file is read-only.
 
 use super::assert_unavailable;
-use crate::support::{Deployment, Embedded, Process, eventually, sqlite};
+use holdpoint_testkit::{Deployment, Embedded, Process, eventually, sqlite};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -191,7 +191,7 @@ async fn on_sqlite_a_read_only_file_serves_reads_and_refuses_decisions() {
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;
     let before = app.client.call(&id).await;
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     let url = format!("{}?mode=ro", sqlite(&dir));
     let app = app.redeploy_with(tools, |config| config.database.url = url.into()).await;
     assert_unavailable(&app.client.approve(&id).await);
@@ -199,7 +199,7 @@ async fn on_sqlite_a_read_only_file_serves_reads_and_refuses_decisions() {
     assert_eq!(app.client.call(&id).await, before);
     assert_eq!(app.client.messages(&thread).await.len(), 2);
 
-    let (tools, url) = (crate::support::probes(&app.ledger), sqlite(&dir));
+    let (tools, url) = (holdpoint_testkit::probes(&app.ledger), sqlite(&dir));
     let app = app.redeploy_with(tools, |config| config.database.url = url.into()).await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10"]);

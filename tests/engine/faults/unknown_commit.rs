@@ -2,9 +2,9 @@
 //! nothing happens twice.
 
 use super::{assert_unavailable, question};
-use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Commit, Embedded, JsonFields, Proxy, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::config::Config;
+use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Commit, Embedded, JsonFields, Proxy, Rows, UNKNOWN, call, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Changes after a grant: the tool, the policy, the session.
 
 use super::{child, granted, grants, made, remember, state_of};
-use crate::support::{ChangedPay, Deployment, Embedded, JsonFields, eventually, probes};
 use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{ChangedPay, Deployment, Embedded, JsonFields, eventually, probes};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -144,7 +144,9 @@ async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
     app.client.becomes(&first, "succeeded").await;
     app.ledger.wait_started().await;
     for (note, revoked) in [("kept", false), ("revoked", true)] {
-        app.scene.calls(&[crate::support::call(note, "restock", &json!({ "note": note }))]).answers("I see.");
+        app.scene
+            .calls(&[holdpoint_testkit::call(note, "restock", &json!({ "note": note }))])
+            .answers("I see.");
         let turn = app.client.begin(&thread, &json!({ "content": note })).await;
         app.ledger.wait_started().await;
         let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;

@@ -1,8 +1,8 @@
 //! Repeated and concurrent approvals leave one grant, and every call runs once.
 
 use super::{child, granted, grants, made, remember};
-use crate::support::{Embedded, JsonFields, call};
 use futures::future::join_all;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::json;
 
 #[tokio::test]

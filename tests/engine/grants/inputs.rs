@@ -1,8 +1,8 @@
 //! The inputs that a grant covers.
 
 use super::{granted, grants, made, revoke};
-use crate::support::{Embedded, JsonFields, probes};
 use holdpoint::config::{Config, RememberInputs};
+use holdpoint_testkit::{Embedded, JsonFields, probes};
 use serde_json::{Value, json};
 
 fn equal(config: &mut Config) {

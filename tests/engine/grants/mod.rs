@@ -8,7 +8,7 @@ mod processes;
 mod revoked;
 mod rights;
 
-use crate::support::{Answer, Client, Embedded, JsonFields, call};
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// Approves a call and asks the server to remember the approval for the session.

@@ -1,9 +1,9 @@
 //! Grants that say in facts what they cover: inputs, waiting calls, an end and a number of uses.
 
 use super::{child, events_of, grants, made, state_of};
-use crate::support::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use futures::future::join_all;
 use holdpoint::config::{Config, RememberInputs};
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use time::OffsetDateTime;

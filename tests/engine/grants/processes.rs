@@ -1,8 +1,8 @@
 //! Where grants are kept: in the database for all processes, or in the memory of one process.
 
 use super::{granted, grants, made, remember};
-use crate::support::{Embedded, call, postgres, probes};
 use holdpoint::config::{Config, RememberIn};
+use holdpoint_testkit::{Embedded, call, postgres, probes};
 use serde_json::{Value, json};
 
 fn memory(config: &mut Config) {

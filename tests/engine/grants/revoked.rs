@@ -1,8 +1,8 @@
 //! Revoked grants: later calls need an approval.
 
 use super::{child, granted, grants, made, remember, revoke};
-use crate::support::{Embedded, JsonFields, Rows, call, eventually, postgres};
 use futures::future::join;
+use holdpoint_testkit::{Embedded, JsonFields, Rows, call, eventually, postgres};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Permissions: who may create, see and revoke a grant, and the effect of changed rules on a grant.
 
 use super::{granted, grants, made, remember, revoke, state_of};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, probes};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, probes};
 use serde_json::{Value, json};
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -1,11 +1,11 @@
 //! The answers of a handler and their effects.
 
 use super::{answered, decided, office, pays, words};
-use crate::support::runs::events_of;
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
 use holdpoint::handlers::{Closure, HandlerAnswer, HandlerError, Remember, RiskLevel};
+use holdpoint_testkit::runs::events_of;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! runs.
 
 use super::{decided, office, pays, words};
-use crate::support::runs::{approve, events_of, last_words, run_becomes};
-use crate::support::{Embedded, JsonFields, Leave, Leaver, call};
 use holdpoint::handlers::{HandlerAnswer, Remember};
+use holdpoint_testkit::runs::{approve, events_of, last_words, run_becomes};
+use holdpoint_testkit::{Embedded, JsonFields, Leave, Leaver, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -248,7 +248,7 @@ async fn a_grant_of_another_handler_is_ignored() {
     pays(&app, &["1"], "Paid.");
     let remember = HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) };
     tokio::join!(app.client.send_message(&thread, "pay"), questions.answer(remember));
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     // A handler with another name replaces the first. Then the first returns.
     let (other, others) = super::named("counter");
     let app = app.redeploy_with_handler(other, tools, |_| {}).await;
@@ -256,7 +256,7 @@ async fn a_grant_of_another_handler_is_ignored() {
     let (_, id) =
         tokio::join!(app.client.send_message(&thread, "pay"), others.answer(HandlerAnswer::denied("no")));
     assert_eq!(app.client.call(&id).await["state"], "rejected");
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     let app = app.redeploy_with_handler(super::desk().0, tools, |_| {}).await;
     pays(&app, &["3"], "Paid.");
     let turn = app.client.send_message(&thread, "pay").await;

@@ -1,10 +1,10 @@
 //! An app in mode `manual` requires a handler.
 
 use super::named;
-use crate::support::{Ledger, Scene, empty_sqlite, probes};
 use holdpoint::app::App;
 use holdpoint::config::{ApprovalMode, Config};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
+use holdpoint_testkit::{Ledger, Scene, empty_sqlite, probes};
 use std::sync::Arc;
 
 /// The error that building an app with this handler returns, if any.

@@ -1,9 +1,9 @@
 //! Cancels, expiry and shutdown while a handler decides.
 
 use super::{desk, office, pays, words};
-use crate::support::runs::{last_words, run_becomes};
-use crate::support::{Embedded, eventually, probes};
 use holdpoint::handlers::HandlerAnswer;
+use holdpoint_testkit::runs::{last_words, run_becomes};
+use holdpoint_testkit::{Embedded, eventually, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ async fn the_turn_waits_for_a_slow_call_that_a_handler_approved_and_a_cancel_end
     for cancelled in [false, true] {
         let thread = app.client.thread().await;
         let note = json!({ "note": "10" });
-        app.scene.calls(&[crate::support::call("1", "wait_for_me", &note)]).answers("Waited.");
+        app.scene.calls(&[holdpoint_testkit::call("1", "wait_for_me", &note)]).answers("Waited.");
         let decides = async {
             let id = questions.answer(HandlerAnswer::approved()).await;
             app.client.becomes(&id, "executing").await;
@@ -144,7 +144,9 @@ async fn the_server_resumes_a_turn_that_died_after_a_handlers_approval() {
     let sweep = Duration::from_millis(20);
     let app = Embedded::with_handler(desk, |config| config.approval.sweep = sweep).await;
     let thread = app.client.thread().await;
-    app.scene.calls(&[crate::support::call("1", "wait_for_me", &json!({ "note": "10" }))]).answers("Waited.");
+    app.scene
+        .calls(&[holdpoint_testkit::call("1", "wait_for_me", &json!({ "note": "10" }))])
+        .answers("Waited.");
     let _response = app.client.begin(&thread, &json!({ "content": "go" })).await;
     let id = questions.answer(HandlerAnswer::approved()).await;
     app.client.becomes(&id, "executing").await;

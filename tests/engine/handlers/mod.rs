@@ -8,4 +8,4 @@ mod processes;
 mod streams;
 mod terminal;
 
-use crate::support::handlers::{answered, decided, desk, named, office, pays, words};
+use holdpoint_testkit::handlers::{answered, decided, desk, named, office, pays, words};

@@ -1,10 +1,10 @@
 //! A handler in one process, with other processes on the same Postgres.
 
 use super::{desk, pays, words};
-use crate::support::runs::{last_words, run_becomes};
-use crate::support::{Embedded, call, eventually, postgres};
 use holdpoint::config::Config;
 use holdpoint::handlers::{Deferred, HandlerAnswer};
+use holdpoint_testkit::runs::{last_words, run_becomes};
+use holdpoint_testkit::{Embedded, call, eventually, postgres};
 use serde_json::json;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! outcomes.
 
 use super::{office, pays};
-use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields};
 use holdpoint::handlers::HandlerAnswer;
+use holdpoint_testkit::ui::{UiTurn, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use reqwest::Response;
 use serde_json::{Value, json};
 use std::time::Duration;

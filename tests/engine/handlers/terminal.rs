@@ -1,12 +1,12 @@
 //! The terminal handler, with a test at the keyboard.
 
 use super::{pays, words};
-use crate::support::{Embedded, JsonFields, eventually};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint::config::Config;
 use holdpoint::handlers::Terminal;
 use holdpoint::tools::{DynTool, Input, Permit, ToolError, ToolRegistry, ToolSpec};
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -191,10 +191,10 @@ async fn secret_inputs_are_shown_on_the_record_before_an_approval() {
     let screen = Screen::default();
     let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
     let app = Embedded::start().await;
-    let tools = crate::support::secrets::tools(&app.ledger);
+    let tools = holdpoint_testkit::secrets::tools(&app.ledger);
     let app = app.redeploy_with_handler(terminal, tools, |_| {}).await;
     app.scene
-        .calls(&[crate::support::call("p", "login", &crate::support::secrets::input())])
+        .calls(&[holdpoint_testkit::call("p", "login", &holdpoint_testkit::secrets::input())])
         .answers("I see.");
     for line in ["y", "r", "y"] {
         typed.send(format!("{line}\n")).unwrap();
@@ -203,10 +203,10 @@ async fn secret_inputs_are_shown_on_the_record_before_an_approval() {
     assert_eq!(words(&turn), ["pending", "approved"], "{}", turn.raw);
     let shown = screen.shown();
     let (masked, opened) = shown.split_once("Reveal the secret inputs before an approval.").unwrap();
-    crate::support::secrets::assert_hidden(masked);
-    assert!(crate::support::secrets::SECRETS.iter().all(|secret| opened.contains(secret)), "{shown}");
+    holdpoint_testkit::secrets::assert_hidden(masked);
+    assert!(holdpoint_testkit::secrets::SECRETS.iter().all(|secret| opened.contains(secret)), "{shown}");
     assert_eq!(shown.matches("[r]eveal the secret inputs, ").count(), 2, "{shown}");
     let by = app.rows.all("SELECT actor FROM events WHERE type = 'tool.inputs_revealed'").await;
     assert_eq!(by, [json!({ "actor": "handler:terminal" })]);
-    assert_eq!(app.ledger.lines(), [crate::support::secrets::input().to_string()]);
+    assert_eq!(app.ledger.lines(), [holdpoint_testkit::secrets::input().to_string()]);
 }

@@ -1,9 +1,9 @@
 //! Outcomes that come later: a service accepts a call with 202, and reports its outcome at the `callback_url`.
 
 use super::{HERE, Office, SECRETS, callback, hold, post, report, signed, tool};
-use crate::support::runs::{events_of, last_words, run_becomes};
-use crate::support::{Client, Does, Ended, JsonFields, Process, Received, UNKNOWN, eventually, postgres};
 use futures::future::join_all;
+use holdpoint_testkit::runs::{events_of, last_words, run_becomes};
+use holdpoint_testkit::{Client, Does, Ended, JsonFields, Process, Received, UNKNOWN, eventually, postgres};
 use serde_json::{Value, json};
 
 const DELETED: &str = r#"{"result":{"deleted":"old.txt"}}"#;
@@ -31,7 +31,7 @@ async fn owned(client: &Client, id: &str) -> Value {
 }
 
 /// Asserts the answer to a report: its state, and whether it was a repetition.
-fn assert_accepted(answer: &crate::support::Answer, state: &str, replayed: bool) {
+fn assert_accepted(answer: &holdpoint_testkit::Answer, state: &str, replayed: bool) {
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!(state)), "{answer:?}");
     assert_eq!(answer.header("idempotent-replayed"), replayed.then_some("true"), "{answer:?}");
 }

@@ -3,7 +3,7 @@
 use super::{
     HERE, Office, PUBLIC, SECRETS, callback, fresh_secret, hold, post, report, signed, signed_at, tool,
 };
-use crate::support::{Answer, Client, Does, JsonFields, Process, Received, token};
+use holdpoint_testkit::{Answer, Client, Does, JsonFields, Process, Received, token};
 use serde_json::json;
 
 const BODY: &str = r#"{"result":1}"#;

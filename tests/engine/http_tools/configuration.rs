@@ -1,7 +1,7 @@
 //! Entries of `[[http_tools]]` and `[egress]` that cannot be used, each named by its key.
 
 use super::{HERE, Office, tool};
-use crate::support::{Does, Ended};
+use holdpoint_testkit::{Does, Ended};
 
 /// Runs `holdpoint` in this office with this argument to its end.
 fn run(office: &Office, argument: &str) -> Ended {

@@ -1,7 +1,7 @@
 //! The end of the process in the middle of a request.
 
 use super::{Office, hold};
-use crate::support::{Does, Process, UNKNOWN};
+use holdpoint_testkit::{Does, Process, UNKNOWN};
 use serde_json::json;
 
 /// A server that is killed while the service has the request of an approved call. Returns the id of the call.

@@ -10,10 +10,10 @@ mod reach;
 mod requests;
 mod schema;
 
-use crate::support::{
+use base64::Engine;
+use holdpoint_testkit::{
     Answer, Client, Does, JsonFields, Process, Received, RemoteTool, Rows, postgres_if_chosen, sqlite, token,
 };
-use base64::Engine;
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Answers of a service, and the states in which they leave a call.
 
 use super::{HERE, Office, approved, hold, tool};
-use crate::support::{Does, JsonFields, UNKNOWN};
+use holdpoint_testkit::{Does, JsonFields, UNKNOWN};
 use serde_json::json;
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn the_service_is_asked_for_the_outcome_of_an_interrupted_call() {
     office.remote.now(Does::answers(200, r#"{"outcome":"unknown"}"#));
     let requested = office.remote.received_at("/verify").len() + 2;
     let enough = async || (office.remote.received_at("/verify").len() >= requested).then_some(());
-    crate::support::eventually("the service is asked again", enough).await;
+    holdpoint_testkit::eventually("the service is asked again", enough).await;
     assert_eq!(server.client.call(id).await["state"], "interrupted");
     office.remote.now(Does::answers(200, r#"{"outcome":"succeeded","result":{"deleted":"a"}}"#));
     assert_eq!(server.client.becomes(id, "succeeded").await["output"], json!({ "deleted": "a" }));

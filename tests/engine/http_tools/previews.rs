@@ -1,7 +1,7 @@
 //! Previews of HTTP tools (`preview_url`).
 
 use super::{Office, SECRETS, hold, verified};
-use crate::support::{Client, Does, Process, Received};
+use holdpoint_testkit::{Client, Does, Process, Received};
 use serde_json::{Value, json};
 
 const LINES: &str = "preview_url = \"{url}/preview?key=canary-key\"\nconstants = { shop = \"berlin\" }";
@@ -118,7 +118,7 @@ async fn a_process_that_is_killed_in_mid_preview_loses_nothing() {
         let turn = server.client.resume(&thread).await;
         turn.pending().first().cloned()
     };
-    let id = crate::support::eventually("the turn resumes", resumed).await;
+    let id = holdpoint_testkit::eventually("the turn resumes", resumed).await;
     assert_eq!(server.client.call(&id).await["preview"], json!({ "text": "deletes 3 rows" }));
     assert_eq!(server.client.messages(&thread).await.len(), 2);
     let kinds: Vec<Value> =

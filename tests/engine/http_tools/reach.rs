@@ -1,7 +1,7 @@
 //! The addresses that a request reaches, and what must not leave the server (security cases G1 to G3, H1).
 
 use super::{HERE, Office, SECRETS, approved, fresh_secret, hold, tool};
-use crate::support::{Does, Ended, Process, RemoteTool};
+use holdpoint_testkit::{Does, Ended, Process, RemoteTool};
 use serde_json::json;
 use std::io::{Read, Write};
 use tokio::net::TcpSocket;
@@ -99,7 +99,7 @@ async fn secrets_and_urls_of_tools_are_in_no_log_event_row_or_answer() {
         seen.push(server.client.get(&format!("/tool_calls/{id}/events")).await.body.to_string());
     }
     let requested = async || (!office.remote.received_at("/verify?key=canary-key").is_empty()).then_some(());
-    crate::support::eventually("an outcome is asked for", requested).await;
+    holdpoint_testkit::eventually("an outcome is asked for", requested).await;
     for path in ["/approvals?state=interrupted", "/tools"] {
         seen.push(server.client.get(path).await.body.to_string());
     }

@@ -1,13 +1,13 @@
 //! What a service receives.
 
 use super::{HERE, Office, SECRETS, approved, hold, tool, verified};
-use crate::support::{Does, token};
+use holdpoint_testkit::{Does, token};
 use serde_json::{Value, json};
 
 /// The headers of a signature.
 const SIGNED: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-fn signed(received: &crate::support::Received) -> Value {
+fn signed(received: &holdpoint_testkit::Received) -> Value {
     SIGNED.iter().map(|name| ((*name).to_owned(), json!(received.header(name)))).collect()
 }
 
@@ -184,7 +184,7 @@ async fn a_call_that_needs_no_approval_names_no_approver() {
 #[tokio::test]
 async fn the_request_continues_the_trace_of_the_decision() {
     let office = Office::with_delete(Does::answers(200, "{}"), "").await;
-    let collector = crate::support::RemoteTool::start(Does::answers(200, "")).await;
+    let collector = holdpoint_testkit::RemoteTool::start(Does::answers(200, "")).await;
     let server = office.start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &collector.base)]);
     let id = hold(&server.client, "a").await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -1,7 +1,7 @@
 //! The database refuses invalid states of calls with an owner, whatever the writer.
 
 use super::{Office, hold};
-use crate::support::Does;
+use holdpoint_testkit::Does;
 
 const ONCE: &str = "a running call gets an owner once";
 
@@ -17,7 +17,7 @@ async fn an_owner_is_not_forged() {
     let owned = hold(client, "c").await;
     client.approve(&owned).await;
     let has_owner = async || client.call(&owned).await["result_deadline"].is_string().then_some(());
-    crate::support::eventually("the call has an owner", has_owner).await;
+    holdpoint_testkit::eventually("the call has an owner", has_owner).await;
     let running = hold(client, "d").await;
     client.approve(&running).await;
     office.remote.wait_received(3).await;

@@ -1,6 +1,6 @@
 //! Sections that keep a server from starting.
 
-use crate::support::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
 
 /// The lines of a table, with these lines in place of those with the same keys. An empty value removes a key.
 fn table(head: &str, usual: &[(&str, &str)], lines: &[(&str, &str)]) -> String {

@@ -1,9 +1,9 @@
 //! The end of a process in the middle of a message, and secrets.
 
 use super::{CONSOLE, PASSWORD, Postbox, header, message_id};
-use crate::support::{JsonFields, Process, Rows, postgres_if_chosen, sqlite};
 use crate::webhooks::{becomes, numbered};
 use holdpoint::config::MailTls;
+use holdpoint_testkit::{JsonFields, Process, Rows, postgres_if_chosen, sqlite};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -68,7 +68,7 @@ async fn after_a_kill_in_mid_delivery_nothing_is_lost_and_a_duplicate_has_the_sa
     desk.postbox.answers(json!({ "data": "hang" })).await;
     desk.hold(&server, "b").await;
     let interrupted = async || Some(desk.postbox.read()).filter(|read| read.len() == 2);
-    crate::support::eventually("the server reads the second message", interrupted).await;
+    holdpoint_testkit::eventually("the server reads the second message", interrupted).await;
     server.kill();
     desk.postbox.answers(json!({})).await;
     let server = Process::spawn(&mut desk.command());

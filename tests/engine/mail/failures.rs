@@ -1,9 +1,9 @@
 //! Refused messages, and a mail server that is away.
 
 use super::{PASSWORD, Postbox, becomes, event_ids, header, local, message_id, with_mail};
-use crate::support::{Embedded, JsonFields, Ledger, eventually, probes};
 use crate::webhooks::{enable, shown};
 use holdpoint::config::MailTls;
+use holdpoint_testkit::{Embedded, JsonFields, Ledger, eventually, probes};
 use serde_json::json;
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! The messages: their recipients, their texts and their threads.
 
 use super::{CONSOLE, PASSWORD, Postbox, entry, event_ids, header, local, message_id, with_mail};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::{Config, MailTls, Notify};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::json;
 use std::time::Duration;
 
@@ -278,14 +278,14 @@ async fn a_call_that_ended_before_its_message_is_one_message_about_its_end() {
 async fn a_mail_has_masks_in_place_of_secrets() {
     let postbox = Postbox::start(MailTls::None);
     let notify = Notify { share_arguments: true, ..local() };
-    let app = crate::support::secrets::server(|config| with_mail(config, postbox.mail(), [notify])).await;
-    let call = crate::support::secrets::held(&app, "login").await;
+    let app = holdpoint_testkit::secrets::server(|config| with_mail(config, postbox.mail(), [notify])).await;
+    let call = holdpoint_testkit::secrets::held(&app, "login").await;
     postbox.got(1).await;
     app.client.approve(&call).await;
     let messages = postbox.got(2).await;
     for message in &messages {
         let body = message.text("body");
-        crate::support::secrets::assert_hidden(&message.to_string());
-        assert!(body.contains(crate::support::secrets::MASK), "{body}");
+        holdpoint_testkit::secrets::assert_hidden(&message.to_string());
+        assert!(body.contains(holdpoint_testkit::secrets::MASK), "{body}");
     }
 }

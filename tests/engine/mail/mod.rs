@@ -6,9 +6,9 @@ mod failures;
 mod messages;
 mod quiet;
 
-use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::{becomes, numbered};
 use holdpoint::config::{Config, Mail, MailTls, Notify};
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

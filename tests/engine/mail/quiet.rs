@@ -1,9 +1,9 @@
 //! Quiet hours.
 
 use super::{Postbox, header, local, with_mail};
-use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::{Moved, shown};
 use holdpoint::config::{MailTls, Notify};
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The policy in force in a session, as its user and operators read it.
 
 use super::{made, names, rule};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields};
 use holdpoint::config::{ApprovalMode, ApprovalRule, RuleEffect, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use serde_json::{Value, json};
 
 async fn in_force(client: &Client, session: &str) -> Value {
@@ -107,7 +107,7 @@ async fn grants_and_rules_on_inputs_are_listed_with_their_tool() {
 
     // A mode of the server.
     app.end().await;
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     app = app.redeploy_with(tools, |config| config.approval.mode = ApprovalMode::AutoApprove).await;
     let policy = in_force(&app.client, &thread).await;
     assert_eq!((verdict(&policy, "pay"), &policy["mode"]), (Some(("run", "mode")), &json!("auto-approve")));

@@ -4,8 +4,8 @@ mod in_force;
 mod session;
 mod starting;
 
-use crate::support::{Embedded, JsonFields, call, probes};
 use holdpoint::config::{ApprovalMode, ApprovalRule, Config, RuleCondition, RuleEffect, ToolRules};
+use holdpoint_testkit::{Embedded, JsonFields, call, probes};
 use serde_json::{Value, json};
 
 fn names(names: &[&str]) -> Vec<String> {

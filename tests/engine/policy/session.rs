@@ -1,10 +1,10 @@
 //! Session policies: permissions and effects.
 
 use super::{decision, made, names};
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, Weigh, call, probes};
 use serde_json::{Value, json};
 
 /// A server with tokens and a client for `alice` of `acme`. An `admin` is an operator.

@@ -1,11 +1,11 @@
 //! Errors and warnings at the start, for a policy that does less than it seems to.
 
 use super::{names, rule};
-use crate::support::{Ledger, token};
-use crate::support::{Process, Scene, postgres_if_chosen, probes, sqlite};
 use holdpoint::app::{App, AppError};
 use holdpoint::config::{Config, RuleEffect};
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::{Ledger, token};
+use holdpoint_testkit::{Process, Scene, postgres_if_chosen, probes, sqlite};
 use serde_json::Value;
 use std::process::Command;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A server that is killed: running calls become `interrupted`, pending calls stay pending, and no call runs
 //! twice.
 
-use crate::support::{Client, Deployment, JsonFields, UNKNOWN, eventually};
 use futures::future::join_all;
+use holdpoint_testkit::{Client, Deployment, JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 

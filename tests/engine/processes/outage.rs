@@ -1,8 +1,8 @@
 //! A database that goes down under a running server, and comes back.
 
-use crate::support::{Client, Cluster, Embedded, JsonFields, Proxy, Rows, call, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Client, Cluster, Embedded, JsonFields, Proxy, Rows, call, eventually, postgres};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! Several servers on one Postgres: a call has one effect and one outcome, and every server reports that
 //! outcome, even if a server dies.
 
-use crate::support::{
+use futures::future::join_all;
+use holdpoint_testkit::{
     Answer, Client, Deployment, Embedded, JsonFields, LEASE, Process, UNKNOWN, eventually, postgres,
 };
-use futures::future::join_all;
 use serde_json::{Value, json};
 
 const DECIDERS: usize = 50;

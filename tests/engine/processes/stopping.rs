@@ -1,11 +1,11 @@
 //! Graceful shutdown: the server begins no work, lets running work finish, and leaves an accurate record.
 
-use crate::support::{
-    Client, Deployment, Ledger, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes,
-};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::{
+    Client, Deployment, Ledger, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes,
+};
 use poem::Endpoint;
 use poem::http::Method;
 use poem::web::RemoteAddr;

@@ -1,7 +1,7 @@
 //! A process may die between a decision and the continuation of the run. The decision is not lost.
 
 use super::{approve, events_of, last_words, reject, run_becomes};
-use crate::support::{Client, Deployment, Rows, UNKNOWN, eventually};
+use holdpoint_testkit::{Client, Deployment, Rows, UNKNOWN, eventually};
 use serde_json::json;
 use tokio::net::TcpStream;
 

@@ -2,8 +2,8 @@
 //! resumes once.
 
 use super::{approve, decide_in, last_words, model_requests, run_becomes};
-use crate::support::{Embedded, call, postgres};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, call, postgres};
 use serde_json::json;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn side_by_side() -> [Embedded; 2] {
 }
 
 /// Asserts that a page that posted saw the answer, came too late for it, or came before the last decision.
-fn told_late_or_asked(turn: &crate::support::Turn) {
+fn told_late_or_asked(turn: &holdpoint_testkit::Turn) {
     let states = turn.text().is_empty() && !turn.raw.is_empty();
     assert!(turn.status == 200 && (turn.text() == WORDS || states), "{}", turn.raw);
 }

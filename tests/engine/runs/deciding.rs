@@ -1,9 +1,9 @@
 //! The answers of `POST /runs/{id}/approve` and `/reject`.
 
 use super::{approve, reject, run_becomes};
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// An id that names nothing.

@@ -7,6 +7,6 @@ mod deciding;
 mod resuming;
 mod sessions;
 
-use crate::support::runs::{
+use holdpoint_testkit::runs::{
     HELD_AND_APPROVED, approve, decide_in, events_of, last_words, model_requests, reject, run_becomes,
 };

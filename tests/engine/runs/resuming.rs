@@ -2,9 +2,9 @@
 //! server.
 
 use super::{HELD_AND_APPROVED, approve, events_of, last_words, model_requests, reject, run_becomes};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, call, eventually};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Whole sessions: decisions about calls in any thread of a session, and the cancel of a session.
 
 use super::{decide_in, events_of, last_words, run_becomes};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, eventually};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 
 async fn child_of(client: &Client, thread: &str) -> String {
@@ -11,7 +11,7 @@ async fn child_of(client: &Client, thread: &str) -> String {
     made.body.text("thread_id").to_owned()
 }
 
-async fn cancel(client: &Client, session: &str) -> crate::support::Answer {
+async fn cancel(client: &Client, session: &str) -> holdpoint_testkit::Answer {
     client.post(&format!("/sessions/{session}/cancel"), &Value::Null).await
 }
 
@@ -66,7 +66,7 @@ async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_
     assert!(source.starts_with("remembered:"), "{source}");
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
     // The next call of the session needs no approval.
-    app.scene.calls(&[crate::support::call("p", "pay", &json!({ "note": "4" }))]).answers("At once.");
+    app.scene.calls(&[holdpoint_testkit::call("p", "pay", &json!({ "note": "4" }))]).answers("At once.");
     assert_eq!(app.client.send_message(&child, "again").await.text(), "At once.");
     let mut ran = app.ledger.lines();
     ran.sort();

@@ -1,6 +1,6 @@
 //! A Slack Web API for tests: it keeps the messages of each conversation, and answers as Slack documents it.
 
-use crate::support::{JsonFields, Received, eventually, read_request};
+use holdpoint_testkit::{JsonFields, Received, eventually, read_request};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -4,13 +4,13 @@ use super::{
     APPROVE, FakeSlack, Interaction, PATH, SIGNING_SECRET, TOKEN, entry, local, payload, person, press,
     with_slack,
 };
-use crate::support::mcp::{Steered, definition};
-use crate::support::previews::{World, server as server_of};
-use crate::support::token::with_tokens;
-use crate::support::{
+use holdpoint::config::{Notify, ToolRules};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::previews::{World, server as server_of};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{
     Does, Embedded, JsonFields, Process, RemoteTool, eventually, postgres_if_chosen, sqlite,
 };
-use holdpoint::config::{Notify, ToolRules};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -194,17 +194,17 @@ async fn an_edit_is_said_with_its_inputs() {
 #[tokio::test]
 async fn a_message_has_masks_in_place_of_secrets_and_offers_their_approval_for_low_risk_alone() {
     let slack = FakeSlack::start().await;
-    let app = crate::support::secrets::server(|config| with_slack(config, &slack, [local()])).await;
+    let app = holdpoint_testkit::secrets::server(|config| with_slack(config, &slack, [local()])).await;
     for (n, (tool, first)) in [("login", "holdpoint_reject"), ("login_low", APPROVE)].into_iter().enumerate()
     {
-        crate::support::secrets::held(&app, tool).await;
+        holdpoint_testkit::secrets::held(&app, tool).await;
         let message = slack.got(n + 1).await.remove(n);
         assert!(
-            text(&message).contains(&crate::support::secrets::masked()["card"].to_string()),
+            text(&message).contains(&holdpoint_testkit::secrets::masked()["card"].to_string()),
             "{message:?}"
         );
         assert_eq!(actions(&message)[0], first, "{message:?}");
-        crate::support::secrets::assert_hidden(&message.now().to_string());
+        holdpoint_testkit::secrets::assert_hidden(&message.now().to_string());
         let lacks = text(&message).contains("this message does not show the secret inputs whole");
         assert_eq!(lacks, tool == "login", "{message:?}");
     }

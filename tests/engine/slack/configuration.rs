@@ -1,6 +1,6 @@
 //! Sections and entries that keep a server from starting.
 
-use crate::support::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
 
 const SECTION: &str = "[slack]\ntoken = \"xoxb-1\"\nsigning_secret = \"hunter2\"\n";
 

@@ -2,8 +2,8 @@
 
 use super::api::Says;
 use super::{APPROVE, FakeSlack, Interaction, PATH, SIGNING_SECRET, TOKEN, payload};
-use crate::support::{Process, Rows, eventually, postgres_if_chosen, sqlite};
 use crate::webhooks::becomes;
+use holdpoint_testkit::{Process, Rows, eventually, postgres_if_chosen, sqlite};
 use std::process::Command;
 use tempfile::TempDir;
 

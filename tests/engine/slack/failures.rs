@@ -2,8 +2,8 @@
 
 use super::api::Says;
 use super::{FakeSlack, local, server};
-use crate::support::eventually;
 use crate::webhooks::{becomes, enable, shown};
+use holdpoint_testkit::eventually;
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use super::{
     APPROVE, FakeSlack, Interaction, PATH, REJECT, SIGNING_SECRET, entry, local, now, person, press, server,
     submission, submit, with_slack,
 };
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, eventually};
 use holdpoint::config::{Notify, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 
 async fn state(app: &Embedded, call: &str) -> Value {

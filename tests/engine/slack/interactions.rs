@@ -3,10 +3,10 @@
 use super::{
     APPROVE, FakeSlack, Interaction, PATH, entry, local, payload, person, press, reject, server, with_slack,
 };
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, eventually};
 use futures::future::join_all;
 use holdpoint::config::{Notify, ToolRules};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, eventually};
 use serde_json::json;
 
 /// Waits until the run of a thread has ended by itself.

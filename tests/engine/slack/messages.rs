@@ -1,10 +1,10 @@
 //! The messages: their recipients, their texts and their changes.
 
 use super::{CONSOLE, FakeSlack, entry, local, server, with_slack};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::Notify;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 
 fn ids(buttons: &[Value]) -> Vec<&str> {

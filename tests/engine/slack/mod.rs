@@ -12,10 +12,10 @@ mod messages;
 mod outcomes;
 mod refusals;
 
-use crate::support::token::now;
-use crate::support::{Client, Embedded};
 use api::{FakeSlack, Message, TOKEN};
 use holdpoint::config::{Config, Notify, Slack};
+use holdpoint_testkit::token::now;
+use holdpoint_testkit::{Client, Embedded};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Messages that end with the outcome of the call.
 
 use super::{APPROVE, FakeSlack, local, press, server};
-use crate::support::{call, eventually};
 use crate::webhooks::shown;
+use holdpoint_testkit::{call, eventually};
 use serde_json::json;
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use super::api::HANGS;
 use super::{
     APPROVE, FakeSlack, Interaction, PATH, SIGNING_SECRET, local, now, payload, press, server, with_slack,
 };
-use crate::support::token::{token, with_tokens};
-use crate::support::{ChangedPay, Does, Embedded, JsonFields, RemoteTool};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::{token, with_tokens};
+use holdpoint_testkit::{ChangedPay, Does, Embedded, JsonFields, RemoteTool};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

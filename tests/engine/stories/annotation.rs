@@ -3,7 +3,7 @@
 //! turn.
 
 use super::asks_for;
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -3,11 +3,11 @@
 //! remembers is not requested again in the session. In manual mode without a handler the app does not start.
 
 use super::{asks_for, cards};
-use crate::support::handlers::{desk, pays};
-use crate::support::{Embedded, Scene, Turn, sqlite};
 use holdpoint::app::App;
 use holdpoint::config::{ApprovalMode, Config};
 use holdpoint::handlers::{HandlerAnswer, Remember};
+use holdpoint_testkit::handlers::{desk, pays};
+use holdpoint_testkit::{Embedded, Scene, Turn, sqlite};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

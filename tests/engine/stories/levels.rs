@@ -2,9 +2,9 @@
 //! approved, rejected or cancelled, and then continues with the outcome of the call; the events record every
 //! step.
 
-use crate::support::runs::{approve, events_of, last_words, model_requests, reject, run_becomes};
-use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::runs::{approve, events_of, last_words, model_requests, reject, run_becomes};
+use holdpoint_testkit::{Embedded, call};
 use serde_json::{Value, json};
 
 /// A run in which a low-risk call ran and a high-risk call is pending, so that the run waits. Returns the

@@ -6,7 +6,7 @@ mod levels;
 mod sessions;
 mod several_at_once;
 
-use crate::support::{Client, Embedded, JsonFields, Turn, call};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Turn, call};
 use serde_json::Value;
 
 /// Has the model request these calls in one step of a new thread. Returns the thread and the turn.

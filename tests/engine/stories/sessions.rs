@@ -1,8 +1,8 @@
 //! Approvals belong to a session of several agents, each with its own thread: a decision reaches its thread,
 //! even if the models use the same provider ids.
 
-use crate::support::runs::{decide_in, last_words, run_becomes};
-use crate::support::{Embedded, JsonFields, call, eventually};
+use holdpoint_testkit::runs::{decide_in, last_words, run_becomes};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
 async fn a_call_pending_at_a_restart_is_decided_and_its_turn_resumes() {
     let app = Embedded::start().await;
     let (session, id) = app.held("pay", "build").await;
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     let app = app.redeploy(tools).await;
     app.scene.answers("Built.");
     decide_in(&app.client, &session, &id, "allow_once").await.has_status(200);

@@ -3,7 +3,7 @@
 //! current state.
 
 use super::{asks_for, cards};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! A process may die at any moment of a sub-agent's life: nothing is lost, and nothing happens twice.
 
 use super::{child_of, hold_in, resumed};
-use crate::support::runs::{approve, last_words, run_becomes};
-use crate::support::{Client, Deployment, JsonFields, Rows, UNKNOWN, eventually};
+use holdpoint_testkit::runs::{approve, last_words, run_becomes};
+use holdpoint_testkit::{Client, Deployment, JsonFields, Rows, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// The words of the model after a transfer.

@@ -1,10 +1,10 @@
 //! Sub-agents with an in-process handler.
 
 use super::{answers, helper, run_of_becomes, unwatchful};
-use crate::support::handlers::{Questions, desk};
-use crate::support::runs::{last_words, model_requests};
-use crate::support::{Embedded, JsonFields, Turn, add_agents, call, probes};
 use holdpoint::handlers::HandlerAnswer;
+use holdpoint_testkit::handlers::{Questions, desk};
+use holdpoint_testkit::runs::{last_words, model_requests};
+use holdpoint_testkit::{Embedded, JsonFields, Turn, add_agents, call, probes};
 use serde_json::json;
 
 const YES: HandlerAnswer = HandlerAnswer::Approved { inputs: None, remember: None };

@@ -8,10 +8,10 @@ mod schema;
 mod stopping;
 mod stories;
 
-use crate::support::runs::run_becomes;
-use crate::support::subagents::{hold_in, start, unwatchful, with_agents};
-use crate::support::{Client, Embedded, JsonFields, Rows, call, eventually};
 use holdpoint::llm::{ModelMessage, ModelRequest};
+use holdpoint_testkit::runs::run_becomes;
+use holdpoint_testkit::subagents::{hold_in, start, unwatchful, with_agents};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 

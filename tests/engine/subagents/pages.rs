@@ -1,10 +1,10 @@
 //! Actions of pages and people while a child executes a call.
 
 use super::{Errand, answers, hold_in, resumed, start, watchful};
-use crate::support::runs::{last_words, model_requests, run_becomes};
-use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{JsonFields, call, eventually};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::runs::{last_words, model_requests, run_becomes};
+use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{JsonFields, call, eventually};
 use serde_json::json;
 
 #[tokio::test]

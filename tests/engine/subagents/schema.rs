@@ -1,7 +1,7 @@
 //! The database refuses invalid states of delegated calls, whatever the writer.
 
 use super::{Errand, start, with_agents};
-use crate::support::{Embedded, JsonFields, postgres, sqlite};
+use holdpoint_testkit::{Embedded, JsonFields, postgres, sqlite};
 use std::time::Duration;
 
 /// A refused statement, and the error text where both databases have the same.

@@ -2,8 +2,8 @@
 
 use super::crashes::{DELEGATES, allow, forbid};
 use super::{Errand, child_of, helper, hold_in, run_of_becomes, start, watchful};
-use crate::support::runs::{model_requests, run_becomes};
-use crate::support::{Embedded, JsonFields, UNKNOWN, call, eventually};
+use holdpoint_testkit::runs::{model_requests, run_becomes};
+use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
 /// Completes once the child, its hold and the call have ended.

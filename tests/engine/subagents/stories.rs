@@ -3,9 +3,11 @@
 use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
 };
-use crate::support::runs::{approve, decide_in, events_of, last_words, model_requests, reject, run_becomes};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, call};
+use holdpoint_testkit::runs::{
+    approve, decide_in, events_of, last_words, model_requests, reject, run_becomes,
+};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 

@@ -1,6 +1,6 @@
 //! Entries that keep a server from starting.
 
-use crate::support::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
 
 /// An entry with these lines in place of those with the same keys. An empty value removes a key.
 fn entry(lines: &[(&str, &str)]) -> String {

@@ -2,8 +2,8 @@
 
 use super::{entry, got, server};
 use crate::mail::event_ids;
-use crate::support::{Does, Process, RemoteTool, Rows, eventually, postgres_if_chosen, sqlite};
 use crate::webhooks::{becomes, enable};
+use holdpoint_testkit::{Does, Process, RemoteTool, Rows, eventually, postgres_if_chosen, sqlite};
 use serde_json::json;
 use std::process::Command;
 

@@ -1,14 +1,14 @@
 //! Links of messages to one person: each opens the card of a call, decides nothing and gives no right.
 
 use super::{CONSOLE, entry, got, service, with_notify};
-use crate::support::console::play;
-use crate::support::token::{token, with_tokens};
-use crate::support::{
-    Answer, ChangedPay, Client, Does, Embedded, JsonFields, Received, RemoteTool, eventually,
-};
 use crate::webhooks::{Moved, becomes, enable};
 use holdpoint::config::{Config, Notify};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::console::play;
+use holdpoint_testkit::token::{token, with_tokens};
+use holdpoint_testkit::{
+    Answer, ChangedPay, Client, Does, Embedded, JsonFields, Received, RemoteTool, eventually,
+};
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -315,7 +315,7 @@ async fn a15_an_expired_link_opens_and_decides_nothing_and_its_row_is_deleted() 
     opened(&dana, "old").await.has_status(404);
     decided(&dana, &call, "old", true).await.has_status(404);
     nothing_is_decided(&app, &call).await;
-    let tools = crate::support::probes(&app.ledger);
+    let tools = holdpoint_testkit::probes(&app.ledger);
     let app = app
         .redeploy_with(tools, |config| {
             office(config, &service, 1);

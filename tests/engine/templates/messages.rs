@@ -2,11 +2,11 @@
 
 use super::{CONSOLE, documented, entry, got, server, service, with_notify};
 use crate::mail::event_ids;
-use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, JsonFields, Ledger, eventually};
 use crate::webhooks::shown;
 use holdpoint::config::Notify;
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, Ledger, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]

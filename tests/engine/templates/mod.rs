@@ -5,8 +5,8 @@ mod failures;
 mod links;
 mod messages;
 
-use crate::support::{Does, Embedded, Received, RemoteTool, eventually, in_repository};
 use holdpoint::config::{Config, Flags, Notify};
+use holdpoint_testkit::{Does, Embedded, Received, RemoteTool, eventually, in_repository};
 
 /// The address of the console in messages.
 const CONSOLE: &str = "https://chat.example";

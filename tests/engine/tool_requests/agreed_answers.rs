@@ -1,7 +1,5 @@
 //! Answers to requests of tools whose calls need several approvals: the first person proposes, the others confirm.
 
-use crate::support::token::{token, with_tokens};
-use crate::support::{Answer, Client, Embedded, JsonFields, call, eventually};
 use futures::FutureExt;
 use futures::future::join_all;
 use holdpoint::config::{Answers, Config, ToolRules};
@@ -10,6 +8,8 @@ use holdpoint::handlers::{
     InputRequest,
 };
 use holdpoint::tools::{self, Input, Permit, RiskLevel, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::token::{token, with_tokens};
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -501,6 +501,6 @@ async fn in_the_console_one_person_proposes_and_another_one_confirms_what_is_sho
     let (id, _) = asking(&app, &[&chief(&app, "bob"), &chief(&app, "carol")]).await;
     let token = |user: &str| token("acme", user, &["chief"]);
     let facts = json!({ "bob": token("bob"), "carol": token("carol"), "dora": token("dora") });
-    crate::support::console::play("proposals", &app.client.base, facts).await;
+    holdpoint_testkit::console::play("proposals", &app.client.base, facts).await;
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], 5);
 }

@@ -1,6 +1,5 @@
 //! Requests of tools that the application itself has (`Permit::ask`).
 
-use crate::support::{Client, Embedded, JsonFields, call, eventually};
 use futures::FutureExt;
 use holdpoint::config::Config;
 use holdpoint::handlers::{
@@ -8,6 +7,7 @@ use holdpoint::handlers::{
     InputRequest, RequestKind,
 };
 use holdpoint::tools::{Answer, Input, Permit, RiskLevel, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::{Client, Embedded, JsonFields, call, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn open(client: &Client) -> Value {
     eventually("the tool asks", found).await
 }
 
-async fn answer(client: &Client, request: &Value, body: &Value) -> crate::support::Answer {
+async fn answer(client: &Client, request: &Value, body: &Value) -> holdpoint_testkit::Answer {
     let id = request.text("request_id");
     client.post(&format!("/tool_requests/{id}/answer"), body).await
 }

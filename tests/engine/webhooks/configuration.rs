@@ -1,7 +1,7 @@
 //! Webhooks that keep a server from starting.
 
 use super::SECRETS;
-use crate::support::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
 
 /// An entry with these lines in place of those with the same keys.
 fn entry(lines: &[(&str, &str)]) -> String {

@@ -1,9 +1,9 @@
 //! The view of webhooks in the console.
 
 use super::{Receiver, becomes, logged, with_webhooks};
-use crate::support::console::play;
-use crate::support::token::{self, with_tokens};
-use crate::support::{Does, Embedded};
+use holdpoint_testkit::console::play;
+use holdpoint_testkit::token::{self, with_tokens};
+use holdpoint_testkit::{Does, Embedded};
 use serde_json::json;
 
 #[tokio::test]

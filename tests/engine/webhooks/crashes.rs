@@ -1,7 +1,7 @@
 //! The end of a process in the middle of a delivery, and several processes.
 
 use super::{Receiver, SECRETS, logged, numbered, with_webhooks};
-use crate::support::{
+use holdpoint_testkit::{
     Does, Embedded, JsonFields, Process, Received, Rows, eventually, postgres, postgres_if_chosen, sqlite,
 };
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! What a webhook gets.
 
 use super::{Receiver, SECRETS, kind, logged, seq, shown, webhook, with_webhooks};
-use crate::support::token::with_tokens;
-use crate::support::{Does, Embedded, JsonFields, Ledger, Received, eventually, probes};
 use holdpoint::config::WebhookBody;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Does, Embedded, JsonFields, Ledger, Received, eventually, probes};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Attempts that fail, and what follows them.
 
 use super::{Receiver, becomes, enable, kind, logged, seq, shown, with_webhooks};
-use crate::support::{Does, Embedded, Received, RemoteTool, eventually};
 use holdpoint::app::{Clock, SystemClock, Timestamp, Uuid};
+use holdpoint_testkit::{Does, Embedded, Received, RemoteTool, eventually};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,7 +1,7 @@
 //! The guards of the database for endpoints.
 
 use super::{Receiver, becomes};
-use crate::support::Does;
+use holdpoint_testkit::Does;
 
 #[tokio::test]
 async fn a_cursor_only_grows_and_a_state_has_its_facts() {

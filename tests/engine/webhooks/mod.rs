@@ -10,9 +10,9 @@ mod operators;
 
 pub(super) use failures::Moved;
 
-use crate::support::webhooks::webhook;
-use crate::support::{Client, Does, Embedded, JsonFields, Received, RemoteTool, Rows, eventually};
 use holdpoint::config::{Config, Webhook};
+use holdpoint_testkit::webhooks::webhook;
+use holdpoint_testkit::{Client, Does, Embedded, JsonFields, Received, RemoteTool, Rows, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

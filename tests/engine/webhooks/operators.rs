@@ -2,8 +2,8 @@
 
 use super::crashes::Desk;
 use super::{Receiver, becomes, enable, logged, shown, with_webhooks};
-use crate::support::token::with_tokens;
-use crate::support::{Does, Embedded, JsonFields, Process, eventually};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Does, Embedded, JsonFields, Process, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
 async fn attempts_lag_and_disabled_webhooks_are_metrics() {
     let receiver = Receiver::start(Does::answers(410, "")).await;
     let mut up = receiver.webhook("up");
-    up.url = crate::support::RemoteTool::start(Does::answers(204, "")).await.base;
+    up.url = holdpoint_testkit::RemoteTool::start(Does::answers(204, "")).await.base;
     let app = receiver.server([up, receiver.webhook("gone")]).await;
     app.held("pay", "1").await;
     let events = logged(&app).await.len();

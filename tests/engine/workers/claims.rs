@@ -1,11 +1,11 @@
 //! Claims: one worker gets each call, of any process, and no worker that has disconnected.
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
-use crate::support::{
+use futures::future::{join, join_all};
+use holdpoint_testkit::{
     Client, Cluster, Embedded, JsonFields, Leave, Leaver, Purpose, Statements, call, eventually, postgres,
     probes,
 };
-use futures::future::{join, join_all};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Entries of `[[worker_tools]]` and `auth.worker_roles` that cannot be used, each named by its key.
 
 use super::crashes::Shop;
-use crate::support::Ended;
+use holdpoint_testkit::Ended;
 use std::process::Command;
 
 /// Runs `holdpoint` with this configuration and this argument to its end.

@@ -2,7 +2,9 @@
 //! Python, with tools of the test.
 
 use super::{Job, ask, code};
-use crate::support::{Client, Process, Rows, UNKNOWN, eventually, in_repository, postgres_if_chosen, sqlite};
+use holdpoint_testkit::{
+    Client, Process, Rows, UNKNOWN, eventually, in_repository, postgres_if_chosen, sqlite,
+};
 use serde_json::json;
 use std::process::{Child, Command};
 use tempfile::TempDir;

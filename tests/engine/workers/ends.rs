@@ -1,13 +1,13 @@
 //! The ends of an execution: cancels, lost leases, late and repeated outcomes.
 
 use super::{TIMEOUT, approved, claim, cleared, code, impatient, nothing, start};
-use crate::support::runs::run_becomes;
-use crate::support::{Embedded, UNKNOWN, eventually};
 use futures::future::join;
+use holdpoint_testkit::runs::run_becomes;
+use holdpoint_testkit::{Embedded, UNKNOWN, eventually};
 use serde_json::json;
 use std::time::Duration;
 
-async fn cancel(app: &Embedded, id: &str) -> crate::support::Answer {
+async fn cancel(app: &Embedded, id: &str) -> holdpoint_testkit::Answer {
     app.client.send(app.client.http.post(app.client.url(&format!("/tool_calls/{id}/cancel")))).await
 }
 
@@ -204,7 +204,7 @@ async fn a_fence_ends_calls_of_workers_and_a_late_outcome_still_settles_one() {
     let job = claim(&app.client, "ship").await;
     app.end().await;
     app.operate(&["fence", "--by", "mel"]).stdout_of_success();
-    let mut tools = crate::support::probes(&app.ledger);
+    let mut tools = holdpoint_testkit::probes(&app.ledger);
     super::add_worker_tools(&mut tools, TIMEOUT);
     let app = app.redeploy(tools).await;
     assert_eq!(app.client.call(&waits).await["state"], "cancelled");

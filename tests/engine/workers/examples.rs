@@ -1,8 +1,8 @@
 //! The example workers in TypeScript and Python.
 
 use super::crashes::Worker;
-use crate::support::{Embedded, call, in_repository, probes};
 use holdpoint::tools::{RiskLevel, ToolSpec};
+use holdpoint_testkit::{Embedded, call, in_repository, probes};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The guards of the database for calls of workers, on both databases.
 
 use super::{approved, claim, cleared, start};
-use crate::support::{Embedded, JsonFields, call};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::json;
 
 /// Asserts that the database refuses this statement, with this text in its error.

@@ -1,9 +1,9 @@
 //! The life of a call that a worker executes.
 
 use super::{Job, approved, ask, claim, cleared, nothing, start, start_with};
-use crate::support::runs::{last_words, run_becomes};
-use crate::support::{Answer, Embedded, JsonFields, add_agents, call, probes};
 use futures::future::join;
+use holdpoint_testkit::runs::{last_words, run_becomes};
+use holdpoint_testkit::{Answer, Embedded, JsonFields, add_agents, call, probes};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -166,7 +166,7 @@ async fn a_claim_that_waits_gets_a_call_at_once_when_it_is_approved() {
                 let metrics = metrics.text().await.unwrap();
                 metrics.contains("holdpoint_worker_claims_waiting{tool=\"ship\"} 1").then_some(())
             };
-            crate::support::eventually("the claim waits", waits).await;
+            holdpoint_testkit::eventually("the claim waits", waits).await;
             app.client.approve(&id).await;
             Instant::now()
         };

@@ -10,7 +10,7 @@ mod life;
 mod permits;
 mod policies;
 
-use crate::support::workers::{
+use holdpoint_testkit::workers::{
     Job, TIMEOUT, add_worker_tools, approved, ask, claim, cleared, code, impatient, nothing, start,
     start_with,
 };

@@ -1,8 +1,8 @@
 //! The rights to claim, renew and settle: of workers of the tenant, with the permit of the execution.
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, probes};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, probes};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The policy between the approval and the claim, and the inputs that reach the worker.
 
 use super::{approved, claim, cleared, nothing, start, start_with};
-use crate::support::runs::run_becomes;
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::runs::run_becomes;
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The page by keyboard, for a screen reader, and on unusual displays.
 
 use super::{DECIDED, DONE, OPENED, PAY_10, asked_for, later_calls, lines, with_a_hold};
-use crate::support::{Browser, Embedded, Tab, call};
+use holdpoint_testkit::{Browser, Embedded, Tab, call};
 use serde_json::{Value, json};
 
 /// The element with the focus: its label, or its text.

@@ -1,8 +1,8 @@
 //! Answers of the model: reading along, failures, Stop.
 
 use super::{OPENED, asked_for, own};
-use crate::support::{Browser, Embedded, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Browser, Embedded, eventually};
 use serde_json::json;
 
 #[tokio::test]

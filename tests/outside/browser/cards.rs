@@ -1,9 +1,9 @@
 //! What a card shows besides the inputs: previews, and definitions of MCP tools that no operator has accepted.
 
 use super::{DECIDED, OPENED, asked_for};
-use crate::support::mcp::{Steered, definition};
-use crate::support::previews::{World, server};
-use crate::support::{Browser, Embedded, JsonFields, call, eventually};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::{Browser, Embedded, JsonFields, call, eventually};
 use serde_json::json;
 
 const CARD: (&str, usize) = ("wipe", 0);

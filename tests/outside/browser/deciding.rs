@@ -1,8 +1,8 @@
 //! What a person does with the card of a held call.
 
 use super::{Card, DECIDED, DONE, OPENED, PAY_10, asked_for, later_calls, lines, pay, with_a_hold};
-use crate::support::{Browser, Embedded, Process, call};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{Browser, Embedded, Process, call};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The form for the inputs of a call.
 
 use super::{DECIDED, OPENED, asked_for};
-use crate::support::{Browser, Embedded, Ledger, Tab, call};
 use holdpoint::config::ExactNumbers;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::{Browser, Embedded, Ledger, Tab, call};
 use serde_json::{Value, json};
 
 /// How to send a parcel.

@@ -10,7 +10,7 @@ mod tabs;
 mod texts;
 mod threads;
 
-use crate::support::{Embedded, Tab, call};
+use holdpoint_testkit::{Embedded, Tab, call};
 use serde_json::json;
 
 /// A held call of one input, as the page shows it once it is read.

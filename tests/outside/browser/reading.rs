@@ -1,8 +1,8 @@
 //! What a person has to have seen before the page offers an approval.
 
 use super::{DECIDED, DONE, OPENED, asked_for, lines, pay, with_a_hold};
-use crate::support::previews::{World, server};
-use crate::support::{Browser, Embedded, call};
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::{Browser, Embedded, call};
 use serde_json::json;
 
 const PAY: (&str, usize) = ("pay", 0);

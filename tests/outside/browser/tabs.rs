@@ -1,7 +1,7 @@
 //! What an open page shows of decisions that others make.
 
 use super::{DECIDED, DONE, OPENED, PAY_10, asked_for, lines, with_a_hold};
-use crate::support::{Browser, Embedded, JsonFields, call};
+use holdpoint_testkit::{Browser, Embedded, JsonFields, call};
 use serde_json::json;
 use std::time::Duration;
 

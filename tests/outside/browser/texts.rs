@@ -1,6 +1,6 @@
 //! The texts of a conversation: Markdown, and the end of a long one.
 
-use crate::support::{Browser, Embedded};
+use holdpoint_testkit::{Browser, Embedded};
 use serde_json::json;
 
 const MARKDOWN: &str = r#"# A heading

@@ -1,7 +1,7 @@
 //! The list of threads.
 
 use super::{OPENED, PAY_10, asked_for, lines, with_a_hold};
-use crate::support::{Browser, Embedded};
+use holdpoint_testkit::{Browser, Embedded};
 use serde_json::json;
 
 /// The entries of the list: the title, the number of waiting calls, and whether it is the current one.

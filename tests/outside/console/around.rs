@@ -1,9 +1,9 @@
 //! What the card shows around a call: the words before it, earlier decisions, the other deciders, and previews.
 
 use super::{office, play, roles};
-use crate::support::previews::{World, server};
-use crate::support::{Embedded, JsonFields, call, eventually, token};
 use holdpoint::config::{Config, ShareContext, ToolRules};
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually, token};
 use serde_json::json;
 use std::time::Duration;
 

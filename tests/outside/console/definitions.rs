@@ -1,9 +1,9 @@
 //! Definitions of MCP tools that changed, in the console.
 
 use super::{play, roles};
-use crate::support::mcp::{Steered, definition};
-use crate::support::{Embedded, call, eventually, token};
 use holdpoint::config::{Config, ToolRules};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::{Embedded, call, eventually, token};
 use serde_json::json;
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The files of the console, and the tool with long inputs for its views.
 
-use crate::support::{Embedded, token};
 use holdpoint::tools::{Permit, Tool, ToolError};
+use holdpoint_testkit::{Embedded, token};
 use std::path::Path;
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]

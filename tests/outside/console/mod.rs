@@ -7,9 +7,9 @@ mod seen;
 mod sign_in;
 mod views;
 
-use crate::support::console::play;
-use crate::support::{Embedded, Process, call, eventually, token};
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
+use holdpoint_testkit::console::play;
+use holdpoint_testkit::{Embedded, Process, call, eventually, token};
 use serde_json::json;
 
 fn roles(names: &[&str]) -> Vec<String> {
@@ -58,8 +58,8 @@ async fn a_call_is_denied_with_a_reason_by_the_keyboard_alone() {
 #[tokio::test]
 async fn edited_inputs_keep_the_digits_of_large_numbers() {
     let app = Embedded::with(|config| config.approval.exact_numbers = ExactNumbers::Allow).await;
-    let mut tools = crate::support::probes(&app.ledger);
-    tools.register(crate::support::Count(app.ledger.clone())).unwrap();
+    let mut tools = holdpoint_testkit::probes(&app.ledger);
+    tools.register(holdpoint_testkit::Count(app.ledger.clone())).unwrap();
     let app = app.redeploy_with(tools, |config| config.approval.exact_numbers = ExactNumbers::Allow).await;
     app.scene.calls(&[call("c-1", "count", &json!({ "to": 9_007_199_254_740_993_u64 }))]);
     let thread = app.client.thread().await;
@@ -181,15 +181,16 @@ async fn d11_a_server_with_tokens_asks_for_one_and_the_tab_alone_keeps_it() {
 
 #[tokio::test]
 async fn the_progress_of_a_running_call_is_on_its_card() {
-    let app = crate::support::workers::start().await;
+    let app = holdpoint_testkit::workers::start().await;
     let (_, id) = app.held("ship", "1").await;
     let dir = tempfile::tempdir().unwrap();
     let seen = dir.path().join("seen");
     let facts = json!({ "seen": seen });
     let works = async {
-        let job =
-            crate::support::workers::Job::of(&crate::support::workers::ask(&app.client, &["ship"], 60).await)
-                .unwrap();
+        let job = holdpoint_testkit::workers::Job::of(
+            &holdpoint_testkit::workers::ask(&app.client, &["ship"], 60).await,
+        )
+        .unwrap();
         let progress = json!({ "message": "packs <b>\u{202e}", "done": 3, "total": 7 });
         let body = json!({ "permit": job.permit, "progress": progress });
         app.client.post(&format!("/tool_calls/{id}/renew"), &body).await.has_status(200);

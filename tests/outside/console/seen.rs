@@ -1,9 +1,9 @@
 //! What is approved is what was seen: complete cards, texts that hide what they do, and small windows.
 
 use super::play;
-use crate::support::{Does, Embedded, Ledger, Process, RemoteTool, call, eventually, probes};
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError};
+use holdpoint_testkit::{Does, Embedded, Ledger, Process, RemoteTool, call, eventually, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -176,12 +176,12 @@ async fn the_characters_of_all_cases_are_shown_alike() {
 
 #[tokio::test]
 async fn secret_inputs_are_approved_only_after_the_person_has_opened_them() {
-    let app = crate::support::secrets::server(|_| {}).await;
+    let app = holdpoint_testkit::secrets::server(|_| {}).await;
     for _ in 0..2 {
-        crate::support::secrets::held(&app, "login").await;
+        holdpoint_testkit::secrets::held(&app, "login").await;
     }
-    play("secrets", &app.client.base, json!({ "secrets": crate::support::secrets::SECRETS })).await;
-    assert_eq!(app.ledger.lines(), [crate::support::secrets::input().to_string()]);
+    play("secrets", &app.client.base, json!({ "secrets": holdpoint_testkit::secrets::SECRETS })).await;
+    assert_eq!(app.ledger.lines(), [holdpoint_testkit::secrets::input().to_string()]);
     let by = app.rows.all("SELECT actor FROM events WHERE type = 'tool.inputs_revealed'").await;
     assert_eq!(by, [json!({ "actor": "user:local" })]);
 }

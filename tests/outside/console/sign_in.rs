@@ -4,7 +4,7 @@ use super::play;
 use crate::sign_in::{
     COOKIE_OF_SESSION, COOKIE_OF_SIGN_IN, CSRF, browse, came_back, send, signed_in, signs_in_with,
 };
-use crate::support::{Embedded, JsonFields, Oidc};
+use holdpoint_testkit::{Embedded, JsonFields, Oidc};
 use reqwest::Method;
 use reqwest::header::COOKIE;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The views of the console: each state of a call, and each look.
 
 use super::play;
-use crate::support::Embedded;
+use holdpoint_testkit::Embedded;
 use serde_json::json;
 
 #[tokio::test]
@@ -29,10 +29,10 @@ async fn the_history_has_the_decided_calls_of_every_state() {
 #[tokio::test]
 async fn every_look_is_accessible_and_fits_its_window() {
     let app = Embedded::start().await;
-    let mut tools = crate::support::probes(&app.ledger);
+    let mut tools = holdpoint_testkit::probes(&app.ledger);
     tools.register(super::files::Letter).unwrap();
     let app = app.redeploy(tools).await;
-    app.scene.calls(&[crate::support::call("l-1", "letter", &json!({ "text": "w".repeat(5000) }))]);
+    app.scene.calls(&[holdpoint_testkit::call("l-1", "letter", &json!({ "text": "w".repeat(5000) }))]);
     let thread = app.client.thread().await;
     app.client.send_message(&thread, "write a letter").await;
     play("views", &app.client.base, json!({})).await;

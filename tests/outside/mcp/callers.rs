@@ -3,8 +3,8 @@
 use super::rooms::{Rooms, TOOL, approved, hold};
 use super::tasks::approved_in;
 use super::{no_tool, tool};
-use crate::support::{JsonFields, eventually};
 use futures::future::join_all;
+use holdpoint_testkit::{JsonFields, eventually};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! The keys of `[[mcp]]`.
 
-use crate::support::holdpoint;
+use holdpoint_testkit::holdpoint;
 
 /// The error of a server with this configuration, or what it prints as its configuration.
 fn config(toml: &str) -> Result<String, String> {

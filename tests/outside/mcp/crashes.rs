@@ -1,7 +1,7 @@
 //! The end of the process in the middle of a call.
 
 use super::Steered;
-use crate::support::{JsonFields, UNKNOWN, eventually};
+use holdpoint_testkit::{JsonFields, UNKNOWN, eventually};
 
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_the_call_is_not_made_again() {

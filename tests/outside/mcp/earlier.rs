@@ -2,7 +2,7 @@
 
 use super::rooms::{Rooms, TOOL, approved};
 use super::tool;
-use crate::support::eventually;
+use holdpoint_testkit::eventually;
 use serde_json::{Value, json};
 
 /// The paths of the room that were not found.

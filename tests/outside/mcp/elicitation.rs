@@ -2,14 +2,14 @@
 
 use super::everything::{Listening, over_http, stdio};
 use super::{Steered, hold, tool};
-use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, JsonFields, eventually};
 use futures::FutureExt;
 use holdpoint::config::{Config, McpServer, ToolRules};
 use holdpoint::handlers::{
     ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, InputAnswer, InputRequest,
     RequestKind,
 };
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Answer, Client, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -310,7 +310,7 @@ async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
 
 #[tokio::test]
 async fn on_postgres_a_process_without_the_tool_keeps_to_its_quorum() {
-    let url = crate::support::postgres().await;
+    let url = holdpoint_testkit::postgres().await;
     let at = |config: &mut Config| config.database.url = url.clone().into();
     let steered = Steered::with("act");
     let (runs, [bob, _], call) = asks_two(&steered, at).await;
@@ -467,7 +467,7 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_its_request_withdrawn()
 
 #[tokio::test]
 async fn on_postgres_any_process_takes_the_answer() {
-    let url = crate::support::postgres().await;
+    let url = holdpoint_testkit::postgres().await;
     let (_steered, runs) = steered(&json!({}), |config| config.database.url = url.clone().into()).await;
     let other = Embedded::with(|config| config.database.url = url.clone().into()).await;
     let call = running(&runs, "s__act", &json!({ "do": "ask" })).await;
@@ -486,7 +486,7 @@ async fn a_form_is_answered_in_the_console() {
     open(&server.client).await;
     let next = hold(&server, "s__act", &json!({ "do": "ask", "note": "Which other PIN?" })).await;
     let facts = json!({ "pin": PIN, "next": next });
-    crate::support::console::play("tool-requests", &server.client.base, facts).await;
+    holdpoint_testkit::console::play("tool-requests", &server.client.base, facts).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "accept");
     assert_eq!(server.client.becomes(&next, "succeeded").await["output"], "decline");
     assert!(answers(&steered).contains(PIN));

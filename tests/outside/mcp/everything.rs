@@ -1,8 +1,8 @@
 //! npm's `server-everything`, on both transports.
 
 use super::{approved, entry, hold, node, packages, program, tool};
-use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

@@ -2,8 +2,8 @@
 
 use super::sessions::Session;
 use super::{approved, entry, packages, tool};
-use crate::support::Embedded;
 use holdpoint::config::Config;
+use holdpoint_testkit::Embedded;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

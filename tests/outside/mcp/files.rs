@@ -1,8 +1,8 @@
 //! npm's `server-filesystem`.
 
 use super::{approved, entry, hold, no_tool, node, program, tool, turn, with};
-use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
 use holdpoint::config::ToolRules;
+use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, eventually};
 use serde_json::json;
 use std::process::Command;
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Servers that flood (`tests/mcp/flood.mjs`): the memory of the process, its streams and its log.
 
 use super::{packages, tool};
-use crate::support::{Process, eventually};
+use holdpoint_testkit::{Process, eventually};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;

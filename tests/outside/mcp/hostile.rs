@@ -1,7 +1,7 @@
 //! A server that hangs, dies, floods, and changes what it lists.
 
 use super::{Steered, approved, definition, hold, no_tool, tool, turn, with};
-use crate::support::{JsonFields, UNKNOWN, eventually};
+use holdpoint_testkit::{JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
 /// A server that has to answer soon.

@@ -26,7 +26,7 @@ mod tasks;
 
 pub(crate) use stock::STOCK;
 
-use crate::support::mcp::{
+use holdpoint_testkit::mcp::{
     Deployment, Steered, approved, definition, entry, hold, no_tool, node, packages, program, tool, turn,
     with,
 };

@@ -2,9 +2,9 @@
 
 use super::rooms::{Rooms, TOOL, approved, hold};
 use super::tool;
-use crate::support::{JsonFields, eventually};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use holdpoint_testkit::{JsonFields, eventually};
 use serde_json::{Value, json};
 
 const SECRET: &str = "the-secret-of-a-client";

@@ -2,8 +2,8 @@
 
 use super::sessions::Session;
 use super::{Steered, approved, entry, hold, packages, tool, with};
-use crate::support::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -201,7 +201,7 @@ async fn the_model_and_the_page_read_the_words_of_a_server_about_an_unknown_outc
     let server = odd.server().await;
     let thread = server.client.thread().await;
     let input = json!({ "error": { "code": -32603, "message": "fetch failed" } });
-    server.scene.calls(&[crate::support::call("p", "s__act", &input)]);
+    server.scene.calls(&[holdpoint_testkit::call("p", "s__act", &input)]);
     let turn = server.client.send_message(&thread, "please").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     server.client.approve(id).await;

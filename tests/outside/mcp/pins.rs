@@ -1,9 +1,9 @@
 //! Pinned definitions: what a server changes about its tools asks until an operator accepts it.
 
 use super::{Steered, definition, no_tool, tool, with};
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Client, Embedded, JsonFields, call, eventually, postgres, probes, token};
 use holdpoint::config::{Config, McpServer};
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Client, Embedded, JsonFields, call, eventually, postgres, probes, token};
 use serde_json::{Value, json};
 
 /// The entry of a server whose tools `act` and `more` run without an approval.

@@ -1,7 +1,7 @@
 //! What tools say about their progress while their calls run.
 
 use super::sessions::Session;
-use crate::support::{Client, JsonFields, eventually};
+use holdpoint_testkit::{Client, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

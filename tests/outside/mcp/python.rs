@@ -1,7 +1,7 @@
 //! A server on the SDK for Python (PyPI's `mcp`), which speaks the newest protocol.
 
 use super::{approved, entry, hold, packages, tool};
-use crate::support::{Embedded, JsonFields, UNKNOWN, eventually};
+use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, eventually};
 use serde_json::json;
 use std::path::Path;
 use tempfile::TempDir;

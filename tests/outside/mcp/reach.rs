@@ -1,8 +1,8 @@
 //! The addresses of servers, and what a server over HTTP learns and may do.
 
 use super::{entry, no_tool};
-use crate::support::{Does, Embedded, RemoteTool, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Does, Embedded, RemoteTool, eventually};
 use serde_json::json;
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Servers over HTTP that tell what they were asked (`tests/mcp/rooms.mjs`).
 
 use super::{Deployment, packages, tool};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, eventually, postgres_if_chosen, sqlite};
 use holdpoint::config::{Config, McpServer};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, eventually, postgres_if_chosen, sqlite};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

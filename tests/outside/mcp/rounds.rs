@@ -2,9 +2,9 @@
 
 use super::tasks::{answer, ended, open, owned_as, owned_in_as, started};
 use super::{Deployment, Steered, definition, hold, tool};
-use crate::support::runs::events_of;
-use crate::support::{Embedded, JsonFields, Process, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
+use holdpoint_testkit::runs::events_of;
+use holdpoint_testkit::{Embedded, JsonFields, Process, UNKNOWN, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -264,7 +264,7 @@ async fn an_answer_that_came_before_the_kill_is_sent_by_the_next_process() {
     let (steered, deployment, mut server, id, request) = waiting_in("round").await;
     // As a process writes it that dies directly after its commit.
     server.kill();
-    let rows = crate::support::Rows::open(deployment.database()).await;
+    let rows = holdpoint_testkit::Rows::open(deployment.database()).await;
     let answered_row = format!(
         "UPDATE tool_requests SET state = 'declined', answered_by = 'user:local', answered_at = 1 WHERE request_id = '{}'",
         request.text("request_id")

@@ -1,8 +1,8 @@
 //! The database refuses requests that no server writes.
 
 use super::{Steered, hold, tool};
-use crate::support::{Embedded, JsonFields, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 

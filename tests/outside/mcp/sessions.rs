@@ -1,9 +1,9 @@
 //! Forms of a server with a session, which do not say to which call they belong (`tests/mcp/session.mjs`).
 
 use super::{entry, hold, node, packages, tool};
-use crate::support::token::with_tokens;
-use crate::support::{Client, Embedded, JsonFields, eventually};
 use holdpoint::config::Config;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Client, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::Write;

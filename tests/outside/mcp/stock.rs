@@ -1,8 +1,8 @@
 //! Five servers from npm as their users start them: every tool is there, and a call works.
 
 use super::{approved, entry, hold, packages};
-use crate::support::{Client, Embedded, JsonFields, eventually};
 use holdpoint::config::{Config, McpServer};
+use holdpoint_testkit::{Client, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -2,9 +2,9 @@
 
 use super::python::python;
 use super::{Steered, entry, hold, packages, tool};
-use crate::support::runs::{events_of, run_becomes};
-use crate::support::{Client, Embedded, JsonFields, Rows, UNKNOWN, eventually, postgres};
 use holdpoint::config::Config;
+use holdpoint_testkit::runs::{events_of, run_becomes};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, UNKNOWN, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Calls that were decided, ended or continued elsewhere without the page.
 
 use super::{Page, RESUMES, no, row, run_status, sent, yes};
-use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Deployment, Embedded, JsonFields, call};
 use futures::future::join_all;
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::ui::{UiTurn, ui_submit, ui_user};
+use holdpoint_testkit::{Deployment, Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// The chunks of a turn that settle its calls, without the chunks that only a live reader gets.

@@ -1,8 +1,8 @@
 //! Answers that arrive in time, from one page.
 
 use super::{Page, RESUMES, no, row, run_status, sent, yes};
-use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_user};
-use crate::support::{Embedded, call};
+use holdpoint_testkit::ui::{recorded, ui_assistant, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, call};
 use serde_json::json;
 
 #[tokio::test]

@@ -6,9 +6,9 @@ mod deciding;
 mod refused;
 mod waiting;
 
-use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Client, Embedded, call};
 use holdpoint::llm::ModelMessage;
+use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Client, Embedded, call};
 use serde_json::{Value, json};
 
 /// The chunk types of a stream that continues after one outcome with words.

@@ -1,11 +1,11 @@
 //! Refused answers: the server refuses a request that only continues, or asks the person again.
 
 use super::{Page, no, row, yes};
-use crate::support::token::with_tokens;
-use crate::support::ui::{ui_answer, ui_submit, ui_user};
-use crate::support::{ChangedPay, Embedded, JsonFields, probes};
 use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::ui::{ui_answer, ui_submit, ui_user};
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, probes};
 use serde_json::json;
 
 /// A server with a client for `alice` of `acme`. Calls of `refuse` need the approval of another person.
@@ -180,7 +180,7 @@ async fn an_approval_for_a_missing_or_changed_tool_is_refused_and_the_call_stays
     let page = Page { client: app.client.clone(), ..page };
     app.scene.answers("No.");
     assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "No.");
-    let app = app.redeploy(probes(&crate::support::Ledger::new())).await;
+    let app = app.redeploy(probes(&holdpoint_testkit::Ledger::new())).await;
     assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("rejected", 0));
 }
 

@@ -1,8 +1,8 @@
 //! Slow calls: the page waits for them, or learns that it cannot.
 
 use super::{Page, RESUMES, row, run_status, yes};
-use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Embedded, LEASE, UNKNOWN, call, probes};
+use holdpoint_testkit::ui::{UiTurn, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, LEASE, UNKNOWN, call, probes};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

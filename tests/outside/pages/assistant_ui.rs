@@ -1,8 +1,8 @@
 //! The page on assistant-ui (`examples/assistant-ui`) in a real browser.
 
-use crate::support::mcp::{Steered, definition};
-use crate::support::previews::{World, server};
-use crate::support::{Browser, Embedded, JsonFields, SamplePage, call, eventually, in_repository};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::{Browser, Embedded, JsonFields, SamplePage, call, eventually, in_repository};
 use serde_json::json;
 
 /// The card of a call that has ended begins with these lines.

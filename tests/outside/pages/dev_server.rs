@@ -1,8 +1,8 @@
 //! A page on the development servers of Vite and Next.js, configured as docs/pages.md says: they forward requests, streams as
 //! they arrive, and WebSockets. `streaming::proxies` has the streams through Next.js.
 
-use crate::support::{Client, Embedded, JsonFields, Next, Socket, in_repository};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Next, Socket, in_repository};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};

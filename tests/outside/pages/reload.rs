@@ -1,9 +1,9 @@
 //! After its streams have ended, a page holds the same message as after a reload. The turns are generated:
 //! any steps of a model, any calls and any decisions.
 
-use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
+use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,9 +1,11 @@
 //! The pages of the documentation in a real browser: those of the README of `packages/page` for AI SDK 5 to 7, and that of
 //! docs/pages.md for AI SDK 4.
 
-use crate::support::mcp::{Steered, definition};
-use crate::support::previews::{World, server};
-use crate::support::{Embedded, JsonFields, SamplePage, call, code_of, eventually, in_repository, scratch};
+use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::{
+    Embedded, JsonFields, SamplePage, call, code_of, eventually, in_repository, scratch,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,8 +1,8 @@
 //! Provider state: it is returned to its provider after days and restarts, and to no other provider.
 
-use crate::support::wires::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
-use crate::support::wires::{WIRES, on_each_wire};
-use crate::support::{Client, Entry, Home, Process, RecordedRequest, Turn, Wire};
+use holdpoint_testkit::wires::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
+use holdpoint_testkit::wires::{WIRES, on_each_wire};
+use holdpoint_testkit::{Client, Entry, Home, Process, RecordedRequest, Turn, Wire};
 use serde_json::Value;
 
 fn start(home: &Home, model: &Strict, sealer: &StrictServer, name: &str) -> Process {

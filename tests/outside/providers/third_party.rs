@@ -1,7 +1,7 @@
 //! The whole server against an independent implementation of a model server, on each wire that it supports.
 
-use crate::support::wires::on_each_wire;
-use crate::support::{Aimock, Entry, Home, JsonFields, Process, RecordedRequest, Speaker, Wire};
+use holdpoint_testkit::wires::on_each_wire;
+use holdpoint_testkit::{Aimock, Entry, Home, JsonFields, Process, RecordedRequest, Speaker, Wire};
 use serde_json::{Value, json};
 
 async fn start(wire: Wire) -> (Home, Aimock, Process) {

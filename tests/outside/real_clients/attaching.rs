@@ -2,7 +2,7 @@
 
 use super::output::{Piece, step};
 use super::page::{ALL, CHAT, NATIVE, Page, UI, Version, reload, thread, words};
-use crate::support::{Embedded, eventually};
+use holdpoint_testkit::{Embedded, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;

@@ -4,8 +4,8 @@
 use super::deciding::validate;
 use super::output::{Piece, read, step};
 use super::page::{CHAT, POST, Page, Version, reload};
-use crate::support::{Embedded, JsonFields};
 use holdpoint::config::UiDialect;
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 const PAY: [Piece; 1] = [Piece::Call("pay", "10")];

@@ -4,8 +4,8 @@
 
 use super::native_approval::{PAY, held_call};
 use super::page::{Page, UI_V7, Version, reload_as};
-use crate::support::{ChangedPay, Embedded, JsonFields, eventually};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
 
 /// The pages, with their flags.

@@ -2,7 +2,7 @@
 
 use super::output::{Piece, read, step};
 use super::page::{POST, Page, ShownCall, Version, calls, reload};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// A model that requests a payment and then completes, and a page with the pending call.

@@ -2,8 +2,8 @@
 
 use super::output::{Piece, read, step};
 use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
-use crate::support::ui::{ui_submit, ui_user};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::ui::{ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use super::output::{Piece, step};
 use super::page::{ALL, Page, Version, calls, reload, thread, words};
-use crate::support::{Embedded, eventually};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{Embedded, eventually};
 use serde_json::json;
 
 fn breaks() -> Result<ModelEvent, String> {

@@ -2,9 +2,9 @@
 
 use super::output::{Piece, step};
 use super::page::{ALL, Page, Version};
-use crate::support::Embedded;
-use crate::support::handlers::{Questions, desk};
 use holdpoint::handlers::HandlerAnswer;
+use holdpoint_testkit::Embedded;
+use holdpoint_testkit::handlers::{Questions, desk};
 use serde_json::json;
 
 async fn office() -> (Embedded, Questions) {

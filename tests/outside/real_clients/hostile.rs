@@ -2,8 +2,8 @@
 //! is shown as text, and unclosed brackets do not break the page.
 
 use super::page::{ALL, Page, Version};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 /// Texts that some parser would read as a line, a frame, an end or a card.

@@ -4,7 +4,7 @@
 use super::native_approval::{PAY, held_call};
 use super::output::read;
 use super::page::{CHAT, NATIVE, Page};
-use crate::support::Embedded;
+use holdpoint_testkit::Embedded;
 use serde_json::{Value, json};
 
 /// Lets the approval deadline of a call pass.

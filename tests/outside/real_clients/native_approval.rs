@@ -4,8 +4,8 @@
 
 use super::output::{Piece, read, step};
 use super::page::{NATIVE, POST, Page, Version, thread};
-use crate::support::{Embedded, eventually};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::{Embedded, eventually};
 use serde_json::json;
 
 pub(super) const PAY: [Piece; 2] = [Piece::Text("I will pay. "), Piece::Call("pay", "10")];

@@ -1,8 +1,8 @@
 //! Stream parts other than text, as a page shows them: sources, files and keep-alives.
 
 use super::page::{ALL, Page, thread};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The output of a model, as a page shows it.
 
 use super::page::{ALL, POST, Page, UI, Version, reload, thread, words};
-use crate::support::{Embedded, JsonFields, call, eventually, probes};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use holdpoint::tools::{Permit, Tool, ToolError};
+use holdpoint_testkit::{Embedded, JsonFields, call, eventually, probes};
 use serde_json::{Value, json};
 
 /// A piece of a step.
@@ -294,7 +294,7 @@ impl Tool for Stumble {
     const NAME: &'static str = "stumble";
     const DESCRIPTION: &'static str = "Fails.";
     const HIL: bool = false;
-    type Input = crate::support::Probe;
+    type Input = holdpoint_testkit::Probe;
     type Output = Value;
 
     async fn execute(&self, input: Self::Input, _permit: Permit<Self>) -> Result<Value, ToolError> {

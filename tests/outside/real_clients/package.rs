@@ -5,8 +5,8 @@ use super::decided_elsewhere::{ALL, DECISION, HOLD, OutsideDecision, decide, in_
 use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::page::{Page, Version};
-use crate::support::{Embedded, PagePackage};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::{Embedded, PagePackage};
 use serde_json::{Value, json};
 
 /// The pages, each with its dialect.

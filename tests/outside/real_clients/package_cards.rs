@@ -1,6 +1,6 @@
 //! The functions of `@holdpoint/page` about cards and texts, with cards by chance and the table of characters.
 
-use crate::support::{PagePackage, in_repository};
+use holdpoint_testkit::{PagePackage, in_repository};
 use std::process::Command;
 
 /// Runs the tests of this name in `tests/wire/package/cards.mjs`.

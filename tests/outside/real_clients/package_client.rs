@@ -5,7 +5,7 @@ use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::package::on;
 use super::page::{CHAT, Page, Version, thread};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 /// A page that shows a held call.

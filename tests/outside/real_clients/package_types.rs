@@ -3,7 +3,7 @@
 use super::decided_elsewhere::{DECISION, HOLD, OutsideDecision, decide};
 use super::native_approval::{PAY, held_call};
 use super::page::{UI_V7, Version};
-use crate::support::{PagePackage, code_of, in_repository};
+use holdpoint_testkit::{PagePackage, code_of, in_repository};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -2,7 +2,7 @@
 //! user.
 
 use super::node::Node;
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::native_approval::held_call_of;
 use super::output::Piece;
 use super::package::on;
 use super::page::Version;
-use crate::support::previews::{World, server};
+use holdpoint_testkit::previews::{World, server};
 use serde_json::{Value, json};
 
 const WIPE: [Piece; 2] = [Piece::Text("I will wipe. "), Piece::Call("wipe", "10")];

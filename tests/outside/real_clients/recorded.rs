@@ -1,7 +1,7 @@
 //! Recordings of pages against the SDK's own server: `tests/wire/golden`.
 
 use super::page::{Page, Version, words};
-use crate::support::JsonFields;
+use holdpoint_testkit::JsonFields;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! After a stream has ended, a page has to hold the same messages as after a reload.
 
 use super::page::{Page, Version, reload_as};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Map, Value, json};
 
 impl Page {

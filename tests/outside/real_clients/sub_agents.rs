@@ -2,9 +2,9 @@
 
 use super::output::{Piece, step};
 use super::page::{ALL, NATIVE, Page, thread};
-use crate::support::runs::run_becomes;
-use crate::support::subagents::{hold_in, start};
-use crate::support::{Embedded, JsonFields};
+use holdpoint_testkit::runs::run_becomes;
+use holdpoint_testkit::subagents::{hold_in, start};
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::Value;
 
 /// The pending call in the page's session.

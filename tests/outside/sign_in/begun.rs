@@ -1,11 +1,11 @@
 //! Only a sign-in that a server of the database began reaches the issuer, and once.
 
 use super::{COOKIE_OF_SIGN_IN, browse, signs_in_with};
-use crate::support::issuer::Answers;
-use crate::support::{Embedded, eventually, postgres, token};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac};
+use holdpoint_testkit::issuer::Answers;
+use holdpoint_testkit::{Embedded, eventually, postgres, token};
 use reqwest::Url;
 use sha2::Sha256;
 use tokio::task::JoinHandle;
@@ -58,7 +58,7 @@ async fn d13_only_a_sign_in_that_the_server_began_reaches_the_issuer_and_once() 
         ("with another state", "x", cookie.replacen(&state, "x", 1)),
         ("with another time", &state, format!("{secrets}.{}.{signature}", at.replacen('1', "2", 1))),
         ("ten minutes old", "x", signed_at("x", 601)),
-        ("of a ticket", "x", crate::support::ticket::signed(&"x.y.1".into(), key.as_str().unwrap())),
+        ("of a ticket", "x", holdpoint_testkit::ticket::signed(&"x.y.1".into(), key.as_str().unwrap())),
     ] {
         assert_eq!(comes_back(&app, state, &cookie).await, NOT_STARTED, "{what}");
         assert_eq!(issuer.requests(), asked, "{what}");

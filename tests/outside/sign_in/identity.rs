@@ -1,8 +1,8 @@
 //! The person of a session at an issuer whose access tokens are opaque (`auth.session_from`).
 
 use super::{COOKIE_OF_SIGN_IN, browse, came_back, send, signed_in};
-use crate::support::{Embedded, Oidc};
 use holdpoint::config::SessionFrom;
+use holdpoint_testkit::{Embedded, Oidc};
 use reqwest::Method;
 use serde_json::json;
 

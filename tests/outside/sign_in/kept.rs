@@ -1,8 +1,8 @@
 //! Sign-ins that the server keeps: they outlive the access token, and end in every process.
 
 use super::{COOKIE_OF_SESSION, CSRF, browse, came_back, send, signed_in};
-use crate::support::{Answer, Embedded, JsonFields, Oidc, eventually, postgres, token};
 use futures::future::join_all;
+use holdpoint_testkit::{Answer, Embedded, JsonFields, Oidc, eventually, postgres, token};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -291,7 +291,7 @@ async fn d14_a_stream_outlives_its_session_by_a_minute_at_most() {
     let before = token::now();
     let made = with_csrf(&app, &cookie, Method::POST, "/tickets").await;
     made.has_status(201);
-    let content = crate::support::ticket::content(made.body.text("ticket"));
+    let content = holdpoint_testkit::ticket::content(made.body.text("ticket"));
     let until = content["known_until"].as_i64().unwrap() / 1_000_000;
     assert!((before + 58..=token::now() + 61).contains(&until), "{content}");
 }
@@ -352,7 +352,7 @@ async fn d14_after_a_restore_the_fence_ends_all_sign_ins() {
     let printed = app.operate(&["fence", "--by", "mel"]).stdout_of_success();
     assert!(printed.ends_with("2 sign-ins have ended\n"), "{printed}");
     let keeps = oidc.keeps_sign_ins("ann").await;
-    let app = app.redeploy_with(crate::support::probes(&crate::support::Ledger::new()), keeps).await;
+    let app = app.redeploy_with(holdpoint_testkit::probes(&holdpoint_testkit::Ledger::new()), keeps).await;
     for cookie in [cookie, gone] {
         assert_ended(&session(&app, &cookie).await, "The session has ended.");
     }
@@ -368,7 +368,8 @@ async fn d14_the_tokens_of_a_sign_in_open_with_no_other_key() {
         keeps(config);
         config.auth.session_key = Some("another key, also of 32 bytes or more".to_owned().into());
     };
-    let app = app.redeploy_with(crate::support::probes(&crate::support::Ledger::new()), other_key).await;
+    let app =
+        app.redeploy_with(holdpoint_testkit::probes(&holdpoint_testkit::Ledger::new()), other_key).await;
     assert_eq!(session(&app, &cookie).await.status, 200, "until the access token ends");
     tokens_end(&app).await;
     assert_ended(&session(&app, &cookie).await, "The session has ended.");

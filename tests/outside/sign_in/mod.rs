@@ -4,8 +4,8 @@ mod begun;
 mod identity;
 mod kept;
 
-use crate::support::issuer::{Answers, Issuer};
-use crate::support::{Answer, Client, Embedded, Oidc};
+use holdpoint_testkit::issuer::{Answers, Issuer};
+use holdpoint_testkit::{Answer, Client, Embedded, Oidc};
 use reqwest::Method;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! Response heads of streams, and of answers in place of a stream.
 
 use super::{DIALECTS, ReceivedStream, asks};
-use crate::support::ui::{ui_assistant, ui_submit, ui_user};
-use crate::support::{Embedded, Watched, call};
 use holdpoint::config::UiDialect;
+use holdpoint_testkit::ui::{ui_assistant, ui_submit, ui_user};
+use holdpoint_testkit::{Embedded, Watched, call};
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Version};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Keep-alives in silent streams, so that no intermediary closes them.
 
 use super::{DIALECTS, PATIENCE, ReceivedStream, asks, chunks};
-use crate::support::{Deployment, Embedded, call, eventually, http2};
+use holdpoint_testkit::{Deployment, Embedded, call, eventually, http2};
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

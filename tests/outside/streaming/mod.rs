@@ -5,7 +5,7 @@ mod keep_alive;
 mod proxies;
 mod sources;
 
-use crate::support::{Client, Embedded, JsonFields};
+use holdpoint_testkit::{Client, Embedded, JsonFields};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use std::time::Duration;

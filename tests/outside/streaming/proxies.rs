@@ -1,8 +1,8 @@
 //! Streams through proxies that compress: each piece arrives before the next one exists.
 
 use super::PATIENCE;
-use crate::support::{Embedded, JsonFields, Next, Nginx};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, JsonFields, Next, Nginx};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Sources and files in the answers of a model.
 
 use super::{ReceivedStream, asks, chunks, reloaded};
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 
 fn source(url: &str, title: &str) -> ModelEvent {

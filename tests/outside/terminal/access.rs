@@ -1,8 +1,8 @@
 //! The address and the token.
 
 use super::{Approver, CommandResult, hash, holdpoint, run};
-use crate::support::token::{self, VARIABLES, with_tokens};
-use crate::support::{Embedded, JsonFields, Process};
+use holdpoint_testkit::token::{self, VARIABLES, with_tokens};
+use holdpoint_testkit::{Embedded, JsonFields, Process};
 use std::io::Write;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

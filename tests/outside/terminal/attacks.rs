@@ -1,7 +1,7 @@
 //! Texts that try to control the terminal of an approver, or to hide from the approver's eyes.
 
 use super::{Approver, AtTerminal};
-use crate::support::{Embedded, Pty, eventually};
+use holdpoint_testkit::{Embedded, Pty, eventually};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -2,7 +2,7 @@
 
 use super::attacks::{HASH, ID, PlantedServer};
 use super::{Approver, hash};
-use crate::support::Embedded;
+use holdpoint_testkit::Embedded;
 use serde_json::{Value, json};
 
 /// A call with every part of a card.

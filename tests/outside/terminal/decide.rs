@@ -1,11 +1,11 @@
 //! `approvals approve` and `approvals reject`.
 
 use super::{Approver, AtTerminal, free_address, hash};
-use crate::support::previews::{World, server};
-use crate::support::token::with_tokens;
-use crate::support::{ChangedPay, Embedded, Pty, call, eventually};
 use holdpoint::config::ToolRules;
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{ChangedPay, Embedded, Pty, call, eventually};
 use serde_json::{Value, json};
 use std::io::Write;
 use tempfile::NamedTempFile;

@@ -1,7 +1,7 @@
 //! `approvals list --url`.
 
 use super::{Approver, holdpoint, lines, run};
-use crate::support::{Deployment, Embedded, JsonFields};
+use holdpoint_testkit::{Deployment, Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]

@@ -11,7 +11,7 @@ mod secrets;
 mod show;
 mod watch;
 
-use crate::support::{Embedded, JsonFields, Pty, eventually, token};
+use holdpoint_testkit::{Embedded, JsonFields, Pty, eventually, token};
 use serde_json::Value;
 use std::process::Stdio;
 use tokio::process::{Child, Command};

@@ -1,7 +1,7 @@
 //! `holdpoint completions` and `holdpoint man`, and readers that close the output.
 
 use super::{Approver, holdpoint, run};
-use crate::support::Embedded;
+use holdpoint_testkit::Embedded;
 
 #[tokio::test]
 async fn there_are_completions_for_every_shell() {

@@ -1,9 +1,9 @@
 //! `approvals resolve` at a server.
 
 use super::Approver;
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields};
 use holdpoint::config::Config;
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 
 async fn office() -> Embedded {

@@ -1,7 +1,7 @@
 //! Secret inputs at the terminal of an approver.
 
 use super::Approver;
-use crate::support::secrets::{MASK, SECRETS, assert_hidden, held, input, server};
+use holdpoint_testkit::secrets::{MASK, SECRETS, assert_hidden, held, input, server};
 use serde_json::json;
 
 #[tokio::test]

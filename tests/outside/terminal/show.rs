@@ -1,10 +1,10 @@
 //! `approvals show`.
 
 use super::{Approver, hash};
-use crate::support::previews::{World, server};
-use crate::support::token::with_tokens;
-use crate::support::{Embedded, JsonFields, call};
 use holdpoint::config::ToolRules;
+use holdpoint_testkit::previews::{World, server};
+use holdpoint_testkit::token::with_tokens;
+use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::{Value, json};
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! `approvals watch`.
 
 use super::{Approver, AtTerminal, free_address, lines};
-use crate::support::{Embedded, eventually, probes};
+use holdpoint_testkit::{Embedded, eventually, probes};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};

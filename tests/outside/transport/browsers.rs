@@ -2,10 +2,10 @@
 //! cause.
 
 use super::Raw;
-use crate::support::{Answer, Embedded, Scene, Watched, token};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::{Answer, Embedded, Scene, Watched, token};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! Connection limits.
 
 use super::{PACE, PATIENCE, Raw, SOON};
-use crate::support::{Client, Embedded, Process, eventually, http2};
 use holdpoint::app::Deadlines;
 use holdpoint::config::Config;
+use holdpoint_testkit::{Client, Embedded, Process, eventually, http2};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;

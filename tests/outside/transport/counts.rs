@@ -1,9 +1,9 @@
 //! Rate limits and concurrency limits of a user.
 
 use super::Raw;
-use crate::support::{Answer, Client, Deployment, Embedded, Turn, eventually, token};
 use futures::future::join_all;
 use holdpoint::config::Limits;
+use holdpoint_testkit::{Answer, Client, Deployment, Embedded, Turn, eventually, token};
 use serde_json::json;
 
 /// A server that authenticates by tokens, with these limits.
@@ -107,7 +107,7 @@ async fn e10_a_turn_counts_however_it_starts() {
     let ada = app.client.as_user("acme", "ada", &[]);
     let threads = [ada.thread().await, ada.thread().await];
     for thread in &threads {
-        app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
+        app.scene.calls(&[holdpoint_testkit::call("a", "pay", &json!({ "note": "10" }))]);
         let call = ada.send_message(thread, "pay").await.pending()[0].clone();
         assert_eq!(
             ada.resume(thread).await.status,
@@ -216,7 +216,7 @@ async fn e10_the_running_turns_of_a_user_are_limited() {
     let (ada, bob) = (app.client.as_user("acme", "ada", &[]), app.client.as_user("acme", "bob", &[]));
     let threads = [ada.thread().await, ada.thread().await, ada.thread().await];
     // One thread has an answer that the model has not read.
-    app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
+    app.scene.calls(&[holdpoint_testkit::call("a", "pay", &json!({ "note": "10" }))]);
     let call = ada.send_message(&threads[2], "pay").await.pending()[0].clone();
     ada.approve(&call).await.has_status(200);
 

@@ -1,6 +1,6 @@
 //! Clients that close their side of the connection with their request, and read the answer.
 
-use crate::support::{Client, Embedded, eventually};
+use holdpoint_testkit::{Client, Embedded, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,7 +37,7 @@ async fn a_client_that_closes_its_side_with_its_request_gets_its_whole_answer() 
     }
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
-    app.scene.answers("Hello.").calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
+    app.scene.answers("Hello.").calls(&[holdpoint_testkit::call("a", "pay", &json!({ "note": "10" }))]);
     let path = format!("/qa/chat_streamed/{thread}");
     let socket = sends(&app.client, "POST", &path, Some(&json!({ "content": "hi" }))).await;
     app.wait_for_model_requests(1).await;

@@ -1,7 +1,7 @@
 //! Request heads that never arrive, arrive slowly, or are too long.
 
 use super::{PATIENCE, Raw, SOON, is_well};
-use crate::support::{Embedded, http2};
+use holdpoint_testkit::{Embedded, http2};
 use std::iter::repeat;
 
 async fn hurried() -> Embedded {

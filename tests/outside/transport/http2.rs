@@ -1,7 +1,7 @@
 //! HTTP/2 attacks. The server ends such a connection and keeps serving others.
 
 use super::{PATIENCE, SOON, is_well};
-use crate::support::{Embedded, http2};
+use holdpoint_testkit::{Embedded, http2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -1,6 +1,6 @@
 //! Hard-to-read JSON: decisions are parsed strictly, chats leniently.
 
-use crate::support::Embedded;
+use holdpoint_testkit::Embedded;
 
 /// Arrays nested to this depth.
 fn nested(levels: usize) -> String {

@@ -11,7 +11,7 @@ mod paths;
 mod readers;
 mod uploads;
 
-use crate::support::Client;
+use holdpoint_testkit::Client;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

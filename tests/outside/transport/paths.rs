@@ -1,7 +1,7 @@
 //! Paths and methods that try to be read as others, and the security headers of every response.
 
 use super::Raw;
-use crate::support::{Embedded, call, token};
+use holdpoint_testkit::{Embedded, call, token};
 use reqwest::Method;
 use serde_json::json;
 

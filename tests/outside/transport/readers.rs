@@ -1,8 +1,8 @@
 //! Clients that read slowly or not at all, and clients that only wait.
 
 use super::{PATIENCE, Raw, SOON};
-use crate::support::{Client, Embedded, eventually, http2};
 use holdpoint::llm::{FinishReason, ModelEvent};
+use holdpoint_testkit::{Client, Embedded, eventually, http2};
 use serde_json::json;
 use std::time::Duration;
 use tokio::net::TcpSocket;

@@ -1,7 +1,7 @@
 //! Request bodies that arrive slowly, declare a wrong length, or are compressed.
 
 use super::{Raw, SOON, is_well};
-use crate::support::{Embedded, token};
+use holdpoint_testkit::{Embedded, token};
 use std::iter::repeat;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Arguments that no tool may receive, or that are ambiguous.
 
 use super::{Stage, on_each_wire};
-use crate::support::{JsonFields, ScriptedAnswer, Weigh, Wire, probes};
 use holdpoint::config::{Config, ExactNumbers};
+use holdpoint_testkit::{JsonFields, ScriptedAnswer, Weigh, Wire, probes};
 use serde_json::{Value, json};
 
 /// `{"note":[[…]]}`, nested to this number of arrays and objects.

@@ -1,7 +1,7 @@
 //! The bytes of an answer, split and framed in valid and invalid ways.
 
 use super::{Stage, on_each_wire, text};
-use crate::support::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
+use holdpoint_testkit::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 const WORDS: &str = "Schön: 世界 🙂.";

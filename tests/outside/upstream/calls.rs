@@ -1,8 +1,8 @@
 //! Calls with invalid or duplicate ids, names and indexes, and answers that are cut off after them.
 
 use super::{Stage, on_each_wire};
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Ending, JsonFields, ScriptedAnswer, Wire};
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{Ending, JsonFields, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 fn pays(note: &str) -> String {

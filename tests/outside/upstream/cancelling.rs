@@ -2,7 +2,7 @@
 //! disconnects does not.
 
 use super::{Listener, Stage, on_each_wire};
-use crate::support::{
+use holdpoint_testkit::{
     Act, Answer, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Turn, Wire, eventually,
 };
 use serde_json::{Value, json};

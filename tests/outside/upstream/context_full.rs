@@ -1,11 +1,11 @@
 //! Conversations that are longer than the model can read.
 
 use super::{Stage, on_each_wire};
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{
     BadServer, Client, Embedded, Probe, Reply, ScriptedAnswer, Turn, Wire, postgres, probes,
 };
-use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 
 const LEFT_OUT: &str = "[Earlier messages of this conversation were left out.]";

@@ -2,7 +2,7 @@
 //! whatever becomes of the call.
 
 use super::{Stage, on_each_wire};
-use crate::support::{ScriptedAnswer, Wire};
+use holdpoint_testkit::{ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 /// The conversation of a request, message by message, as written.

@@ -1,6 +1,6 @@
 //! The key for a model's server is sent only over TLS or to the loopback interface.
 
-use crate::support::{Ended, MODEL_KEY, holdpoint};
+use holdpoint_testkit::{Ended, MODEL_KEY, holdpoint};
 
 fn configured(url: &str, more: &[(&str, &str)]) -> Ended {
     let dir = tempfile::tempdir().unwrap();

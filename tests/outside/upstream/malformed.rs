@@ -1,7 +1,7 @@
 //! Malformed answers, and answers that report a server error.
 
 use super::{Stage, on_each_wire};
-use crate::support::{KEY, Reply, ScriptedAnswer, Wire};
+use holdpoint_testkit::{KEY, Reply, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 async fn an_error_in_mid_stream_ends_the_turn_and_keeps_its_text(wire: Wire) {

@@ -19,11 +19,11 @@ mod stock_servers;
 mod strict;
 mod timeouts;
 
-use crate::support::{BadServer, Embedded, JsonFields, ScriptedAnswer, Turn, Wire};
 use holdpoint::config::Config;
+use holdpoint_testkit::{BadServer, Embedded, JsonFields, ScriptedAnswer, Turn, Wire};
 use serde_json::{Value, json};
 
-pub(crate) use crate::support::wires::on_each_wire;
+pub(crate) use holdpoint_testkit::wires::on_each_wire;
 
 /// A server and the model server that it asks.
 struct Stage {

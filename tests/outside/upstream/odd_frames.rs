@@ -1,9 +1,9 @@
 //! Events with names, and streams with a wrong label.
 
 use super::Stage;
-use crate::support::wires::anthropic::WIRE as ANTHROPIC;
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{Act, Reply, ScriptedAnswer};
+use holdpoint_testkit::wires::anthropic::WIRE as ANTHROPIC;
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{Act, Reply, ScriptedAnswer};
 
 #[tokio::test]
 async fn events_of_other_names_are_ignored() {

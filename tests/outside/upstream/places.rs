@@ -1,9 +1,9 @@
 //! Answers that say a thing in another place than the book does, or twice.
 
 use super::{Stage, text};
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::wires::responses::WIRE as RESPONSES;
-use crate::support::{Reply, Wire};
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::wires::responses::WIRE as RESPONSES;
+use holdpoint_testkit::{Reply, Wire};
 use serde_json::{Value, json};
 
 const PAYS: &str = r#"{"note":"1"}"#;
@@ -77,7 +77,7 @@ async fn a_chat_answer_is_read_once_wherever_it_is_said() {
     for (kind, body) in
         [("application/json", pretty.clone()), ("text/event-stream", pretty + "\n\ndata: [DONE]\n\n")]
     {
-        let acts = vec![crate::support::Act::Send(body.into_bytes())];
+        let acts = vec![holdpoint_testkit::Act::Send(body.into_bytes())];
         stage.says(Reply::answers(200, kind, acts), "Hello world.").await;
     }
 }
@@ -157,7 +157,7 @@ async fn an_answer_of_responses_is_read_once_wherever_it_is_said() {
         stage.says(stream(RESPONSES, &events), "Hello world.").await;
     }
     let whole = json!({ "object": "response", "status": "completed", "output": [words] });
-    let acts = vec![crate::support::Act::Send(whole.to_string().into_bytes())];
+    let acts = vec![holdpoint_testkit::Act::Send(whole.to_string().into_bytes())];
     stage.says(Reply::answers(200, "application/json", acts), "Hello world.").await;
 
     // Two messages are separated, for the page and for the model.

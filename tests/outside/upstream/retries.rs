@@ -1,8 +1,8 @@
 //! A failed model request is retried with backoff, as long as no part of its answer was shown.
 
 use super::{Stage, on_each_wire};
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{
     Act, Closed, Embedded, KEY, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Wire, eventually,
 };
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! What a server sends for itself goes back to it: ids with a state, and fields that no wire knows.
 
 use super::Stage;
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::{JsonFields, Reply};
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::{JsonFields, Reply};
 use serde_json::{Value, json};
 
 fn stream(choices: &[Value]) -> Reply {

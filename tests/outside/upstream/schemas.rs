@@ -2,9 +2,9 @@
 //! arguments are checked against the tool's own.
 
 use super::{Stage, on_each_wire};
-use crate::support::mcp::Steered;
-use crate::support::{Probe, ScriptedAnswer, Wire, eventually};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::mcp::Steered;
+use holdpoint_testkit::{Probe, ScriptedAnswer, Wire, eventually};
 use serde_json::{Value, json};
 
 /// The schemas of the tools in a request, by the names of the tools.

@@ -1,10 +1,10 @@
 //! Sources and files that a model adds to its text.
 
 use super::{Stage, on_each_wire};
-use crate::support::wires::WIRES;
-use crate::support::wires::chat::WIRE as CHAT;
-use crate::support::wires::gemini::WIRE as GEMINI;
-use crate::support::{Ending, ScriptedAnswer, Wire};
+use holdpoint_testkit::wires::WIRES;
+use holdpoint_testkit::wires::chat::WIRE as CHAT;
+use holdpoint_testkit::wires::gemini::WIRE as GEMINI;
+use holdpoint_testkit::{Ending, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wire) {

@@ -2,7 +2,7 @@
 
 use super::{Stage, on_each_wire};
 use crate::mcp::STOCK;
-use crate::support::Wire;
+use holdpoint_testkit::Wire;
 use serde_json::json;
 
 async fn a_turn_has_every_tool_of_five_servers_from_npm(wire: Wire) {

@@ -2,8 +2,8 @@
 //! a strict server takes. The table of the rules is `valid_history::rules`, and the server of these tests has them all.
 
 use super::{Stage, on_each_wire};
-use crate::support::ui::{ui_submit, ui_submit_at, ui_user};
-use crate::support::{Act, Ending, Entry, Reply, ScriptedAnswer, Wire, conversation, is_id_for_all};
+use holdpoint_testkit::ui::{ui_submit, ui_submit_at, ui_user};
+use holdpoint_testkit::{Act, Ending, Entry, Reply, ScriptedAnswer, Wire, conversation, is_id_for_all};
 use serde_json::{Value, json};
 
 /// The messages of a request, as they were written.

@@ -1,7 +1,7 @@
 //! Slow models: the timeouts, and which bytes count as a sign of life.
 
 use super::{Stage, on_each_wire};
-use crate::support::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
+use holdpoint_testkit::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
 use serde_json::json;
 use std::time::Duration;
 
