@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{ChannelKind, Failure, FailureAction};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_store::{Attempted, SentMessage};
+use holdpoint_store::{AttemptOutcome, SentMessage};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -21,13 +21,13 @@ pub(super) trait Channel<M: Sync>: Send + Sync {
     fn timeout(&self) -> Duration;
 
     /// Whether a later message changes the earlier one about the same call. The store then keeps which one that is, from
-    /// [`Attempted::Posted`] on.
+    /// [`AttemptOutcome::Posted`] on.
     fn changes_messages(&self) -> bool {
         false
     }
 
     /// Makes one attempt.
-    async fn send(&self, attempt: Attempt<'_, M>) -> Result<Attempted, FailedAttempt>;
+    async fn send(&self, attempt: Attempt<'_, M>) -> Result<AttemptOutcome, FailedAttempt>;
 }
 
 /// One attempt to deliver a message.

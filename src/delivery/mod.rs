@@ -180,7 +180,7 @@ impl Deliveries {
         }
         let found = StoredReceiver::of(read, &self.receivers).await?;
         let measured =
-            found.into_iter().map(|StoredReceiver { receiver, endpoint, waiting_since }| EndpointFound {
+            found.into_iter().map(|StoredReceiver { receiver, endpoint, waiting_since }| EndpointValues {
                 channel: receiver.kind(),
                 name: receiver.name.clone(),
                 disabled: endpoint.state.is_disabled(),

@@ -78,7 +78,7 @@ impl WebhookLine {
         });
         Self {
             name: endpoint.name.clone(),
-            channel: endpoint.channel.name(),
+            channel: endpoint.channel.word(),
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),
             cursor: endpoint.cursor,

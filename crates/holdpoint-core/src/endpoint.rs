@@ -50,6 +50,7 @@ pub struct Refusals {
 
 vocabulary! {
     /// The way in which an endpoint gets events: a signed request for each, or a message for those that concern the recipient.
+    #[derive(PartialOrd, Ord)]
     pub enum ChannelKind as "WebhookChannel" {
         /// One signed request for each event (`[[webhooks]]`).
         Webhook = "webhook",

@@ -172,7 +172,7 @@ impl Approvals {
         request: &DecisionRequest,
         decided: Result<&Decided, &DecideError>,
     ) {
-        let verdict = request.choice.verdict().name();
+        let verdict = request.choice.verdict();
         let outcome = match decided {
             Ok(Decided { replayed: true, .. }) => "replayed",
             Ok(Decided { missing: 1.., .. }) => "counted",
@@ -373,10 +373,10 @@ impl Approvals {
         locked: &LockedCall,
         answer: &Choice,
         vote: &Vote,
-    ) -> Result<Counted, StoreError> {
+    ) -> Result<VoteOutcome, StoreError> {
         let quorum = gate.registry().quorum(&locked.call.name);
         if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
-            return Ok(Counted::Enough(Vec::new()));
+            return Ok(VoteOutcome::Enough(Vec::new()));
         }
         write.count_vote(locked, answer, vote, quorum).await
     }

@@ -7,7 +7,7 @@
 use crate::http::body::described::{described, inline};
 use holdpoint_core::clock::Timestamp;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::types::{Example, ParseError, ParseFromParameter, ParseResult, ToJSON, Type};
+use poem_openapi::types::{Example, ParseError, ParseFromParameter, ParseResult, Type};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt::{Debug, Display};

@@ -24,7 +24,7 @@ use holdpoint_store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::registry::MetaSchema;
 use poem_openapi::types::{Any, Example};
-use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
+use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;

@@ -11,7 +11,7 @@ use crate::mcp::client::session::connection::{Connection, Listing, NoListing};
 use crate::mcp::client::session::sessions::Sessions;
 use crate::tools::request_answer::TimeLimit;
 use crate::tools::{CurrentTools, Registered};
-use holdpoint_core::definition::{Acceptance, LeftOut, Listed};
+use holdpoint_core::definition::{Acceptance, UnusableTool, ListedDefinition};
 use holdpoint_egress::Reach;
 use holdpoint_store::Store;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Server {
         let name_callers = self.entry.headers().is_some_and(|headers: Headers| headers.name_callers());
         let sessions = name_callers.then(|| Arc::new(Sessions::new(self.entry.clone(), tasks.clone())));
         let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
-        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<LeftOut>) = (Arc::default(), Vec::new());
+        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<UnusableTool>) = (Arc::default(), Vec::new());
         let mut pinned = None;
         loop {
             let (listed_at, listed) = (Instant::now(), connection.list());
@@ -158,7 +158,7 @@ impl Server {
                     tracing::info!(server = config.name, tools = usable.len(), "{what}");
                 }
             }
-            let definitions: Arc<[Listed]> = usable.iter().map(|tool| tool.listed.clone()).collect();
+            let definitions: Arc<[ListedDefinition]> = usable.iter().map(|tool| tool.listed.clone()).collect();
             let mut look = Look::AfterListing;
             let (again, changed) = (sleep(LISTED_EVERY), connection.changed());
             tokio::pin!(again, changed);
@@ -183,7 +183,7 @@ impl Server {
     }
 
     /// Replaces the tools of this server.
-    fn publish(&self, usable: &[Arc<Usable>], left_out: &[LeftOut], pinned: &Pinned) {
+    fn publish(&self, usable: &[Arc<Usable>], left_out: &[UnusableTool], pinned: &Pinned) {
         let server = self.definer.config.name.as_str();
         let tools = usable.iter().map(|it| it.tool.with_acceptance(pinned.acceptance(&it.listed)));
         let tools: Vec<Registered> = tools.collect();
@@ -194,7 +194,7 @@ impl Server {
                 tracing::warn!(
                     server,
                     tool = tool.spec.name,
-                    cause = unaccepted.cause.as_str(),
+                    cause = unaccepted.cause.word(),
                     hash = unaccepted.hash,
                     "the definition of a tool of an MCP server is not accepted; each call of the tool asks"
                 );

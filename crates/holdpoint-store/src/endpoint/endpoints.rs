@@ -3,7 +3,6 @@
 
 use crate::entity::{endpoint, event, thread};
 use crate::event::events::event;
-use crate::sql::words::Word;
 use crate::{Read, SentMessage, Store, StoreError, Thread, TimedRead, VisibleCall, Write, sql::rows};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures, Refusals};

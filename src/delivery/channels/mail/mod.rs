@@ -10,7 +10,7 @@ use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
 use crate::delivery::letter::Letter;
 use async_trait::async_trait;
 use holdpoint_core::endpoint::{ChannelKind, Failure};
-use holdpoint_store::Attempted;
+use holdpoint_store::AttemptOutcome;
 use lettre::message::Mailbox;
 use message::Envelope;
 pub(super) use smtp::MailServer;
@@ -49,7 +49,7 @@ impl Channel<Letter> for MailChannel {
         self.server.timeout
     }
 
-    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<Attempted, FailedAttempt> {
+    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<AttemptOutcome, FailedAttempt> {
         let Attempt { endpoint, message: letter, now, until, .. } = attempt;
         let envelope = Envelope { from: &self.server.from, to: &self.to, endpoint, now };
         match envelope.message(letter) {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use holdpoint_core::endpoint::ChannelKind;
 use holdpoint_core::text::cut;
 use holdpoint_egress::{Post, Reach};
-use holdpoint_store::Attempted;
+use holdpoint_store::AttemptOutcome;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
@@ -105,9 +105,9 @@ impl Channel<Letter> for NtfyChannel {
         TIMEOUT
     }
 
-    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<Attempted, FailedAttempt> {
+    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<AttemptOutcome, FailedAttempt> {
         let body = self.body(attempt.message).to_string().into_bytes();
-        outcome(self.post.send(self.headers.clone(), body, attempt.until).await).map(|()| Attempted::Accepted)
+        outcome(self.post.send(self.headers.clone(), body, attempt.until).await).map(|()| AttemptOutcome::Accepted)
     }
 }
 

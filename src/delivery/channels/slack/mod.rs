@@ -135,10 +135,10 @@ impl Channel<Letter> for SlackChannel {
     }
 
     /// Posts a message, or changes the earlier one.
-    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<Attempted, FailedAttempt> {
+    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<AttemptOutcome, FailedAttempt> {
         let Attempt { endpoint, message: letter, call, earlier, until, .. } = attempt;
         if earlier.is_none() && letter.occasion.only_changes() {
-            return Ok(Attempted::Unneeded);
+            return Ok(AttemptOutcome::Unneeded);
         }
         let (method, body) = self.request(endpoint, letter, earlier);
         let response = match self.slack.call(method, &body, until).await {
@@ -150,14 +150,14 @@ impl Channel<Letter> for SlackChannel {
         match read_answer(response, until).await? {
             PostAnswer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
                 let posted = call.filter(|_| earlier.is_none()).zip(SentMessage::new(channel, ts));
-                Ok(posted.map_or(Attempted::Accepted, |(call, message)| Attempted::Posted(call, message)))
+                Ok(posted.map_or(AttemptOutcome::Accepted, |(call, message)| AttemptOutcome::Posted(call, message)))
             }
-            PostAnswer { ok: true, .. } => Ok(Attempted::Accepted),
+            PostAnswer { ok: true, .. } => Ok(AttemptOutcome::Accepted),
             PostAnswer { ok: false, error, .. } => {
                 let error = error_name(error);
                 if FINAL.contains(&error.as_str()) {
                     tracing::warn!(endpoint, error, "Slack refused a message");
-                    return Ok(Attempted::Refused(REFUSED));
+                    return Ok(AttemptOutcome::Refused(REFUSED));
                 }
                 let is_busy = matches!(error.as_str(), "ratelimited" | "rate_limited");
                 let status = if is_busy { TOO_MANY } else { REFUSED };

@@ -13,7 +13,7 @@ use body::{Template, TemplateAccess};
 use holdpoint_core::endpoint::{ChannelKind, Failure};
 use holdpoint_egress::standard_webhooks::ID;
 use holdpoint_egress::{Post, Reach};
-use holdpoint_store::Attempted;
+use holdpoint_store::AttemptOutcome;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Channel<Letter> for TemplateChannel {
     }
 
     /// Sends one request. A repeated message has the id of its event again.
-    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<Attempted, FailedAttempt> {
+    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<AttemptOutcome, FailedAttempt> {
         let Attempt { message: letter, until, .. } = attempt;
         let mut headers = self.headers.clone();
         let Ok(id) = HeaderValue::from_str(&letter.event_id) else {
@@ -69,6 +69,6 @@ impl Channel<Letter> for TemplateChannel {
         };
         headers.insert(HeaderName::from_static(ID), id);
         let body = self.template.filled(letter).into_bytes();
-        outcome(self.post.send(headers, body, until).await).map(|()| Attempted::Accepted)
+        outcome(self.post.send(headers, body, until).await).map(|()| AttemptOutcome::Accepted)
     }
 }

@@ -6,10 +6,11 @@ use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
 use crate::delivery::response::outcome;
 use async_trait::async_trait;
 use holdpoint_core::endpoint::ChannelKind;
+use holdpoint_core::event::EventType;
 use holdpoint_egress::Reach;
 use holdpoint_egress::signed_post::{Message, SignedPost};
 use holdpoint_egress::standard_webhooks::Signer;
-use holdpoint_store::{AttemptOutcome, DueEvent, EndpointEvents, event_type, event_types};
+use holdpoint_store::{AttemptOutcome, DueEvent, EndpointEvents};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -106,10 +107,10 @@ impl Channel<DueEvent> for Webhook {
     }
 
     /// Sends one request. Only a status of success is a delivery. The body of an answer is not read.
-    async fn send(&self, attempt: Attempt<'_, DueEvent>) -> Result<Attempted, FailedAttempt> {
+    async fn send(&self, attempt: Attempt<'_, DueEvent>) -> Result<AttemptOutcome, FailedAttempt> {
         let Attempt { message: due, now, until, .. } = attempt;
         let body = self.body(due).to_string().into_bytes();
         let message = Message { id: due.event.event_id.clone(), now, idempotency_key: None };
-        outcome(self.post.send(&message, body, until).await).map(|()| Attempted::Accepted)
+        outcome(self.post.send(&message, body, until).await).map(|()| AttemptOutcome::Accepted)
     }
 }

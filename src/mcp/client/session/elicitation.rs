@@ -62,7 +62,7 @@ pub(in crate::mcp) async fn answer_all(
 
 /// Returns the round of answers that a result requires, after this number of rounds. `None` if the server asks for
 /// something else than forms, or is beyond the limits of a round.
-pub(in crate::mcp) fn round(asked: InputRequiredResult, rounds: u32, tool: &str) -> Option<Round> {
+pub(in crate::mcp) fn round(asked: InputRequiredResult, rounds: u32, tool: &str) -> Option<InputRound> {
     let forms = asked.input_requests?.into_iter().map(|(key, request)| match request {
         InputRequest::Elicitation(form) => {
             let question = question(form.params).filter(|_| is_storable(&key));
