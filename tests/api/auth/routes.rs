@@ -2,10 +2,7 @@
 //! route table. A new route is covered as soon as the document lists it.
 
 use super::assert_unknown;
-<<<<<<< HEAD
 use holdpoint::config::ToolRules;
-=======
->>>>>>> tests
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, token};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};

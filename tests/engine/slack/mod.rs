@@ -12,12 +12,8 @@ mod messages;
 mod outcomes;
 mod refusals;
 
-<<<<<<< HEAD
 use api::Message;
 pub(crate) use api::{FakeSlack, Says, TOKEN};
-=======
-use api::{FakeSlack, Message, TOKEN};
->>>>>>> tests
 use holdpoint::config::{Config, Notify, Slack};
 use holdpoint_testkit::token::now;
 use holdpoint_testkit::{Client, Embedded};

@@ -4,12 +4,7 @@ use super::decided_elsewhere::{DECISION, HOLD, OutsideDecision, decide};
 use super::native_approval::{PAY, held_call};
 use super::page::{UI_V7, Version};
 use holdpoint_testkit::{PagePackage, code_of, in_repository};
-<<<<<<< HEAD
 use std::collections::BTreeMap;
-=======
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
->>>>>>> tests
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -3,11 +3,7 @@
 use super::{COOKIE_OF_SIGN_IN, browse, signs_in_with};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-<<<<<<< HEAD
 use hmac::{Hmac, KeyInit, Mac};
-=======
-use hmac::{Hmac, Mac};
->>>>>>> tests
 use holdpoint_testkit::issuer::Answers;
 use holdpoint_testkit::{Embedded, eventually, postgres, token};
 use reqwest::Url;
