@@ -96,7 +96,6 @@ mod keyboard;
 mod mcp;
 mod operator;
 mod rate_limit;
-mod slack;
 mod startup;
 pub mod telemetry;
 #[doc(hidden)]

@@ -4,7 +4,7 @@ use super::tools::reach;
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::config::{Config, ConfigError};
-use crate::delivery::{Deliveries, Needs};
+use crate::delivery::{Deliveries, DeliveryParts};
 use crate::feed::Feed;
 use crate::http;
 use holdpoint_core::clock::Clock;
@@ -22,7 +22,7 @@ pub(super) fn prepare(
     metrics: &Metrics,
     approvals: &Approvals,
 ) -> Result<Arc<Deliveries>, ConfigError> {
-    let needs = Needs {
+    let parts = DeliveryParts {
         approvals: approvals.clone(),
         store: store.clone(),
         feed: feed.clone(),
@@ -31,5 +31,5 @@ pub(super) fn prepare(
         metrics: metrics.clone(),
         form: http::public_form,
     };
-    Deliveries::new(config, &reach(config), needs).map(Arc::new)
+    Deliveries::new(config, &reach(config), parts).map(Arc::new)
 }

@@ -18,7 +18,7 @@
 //!
 //! # One decision
 //!
-//! 1. A route reads a strict body and calls [`Approvals::decide`]. So do the WebSocket, Slack, the posted parts of
+//! 1. A route reads a strict body and calls [`Approvals::decide`]. So do the WebSocket, the hooks of channels, the posted parts of
 //!    pages (`chat`) and the handler of the process (`ask_handler`).
 //! 2. `Approvals::commit_decision` is one transaction. Its first statement locks the thread, the run and the call under
 //!    the condition of visibility, and reads them. So of several decisions at once the first one counts, and the others

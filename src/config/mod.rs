@@ -13,20 +13,25 @@ mod headers;
 mod http_tools;
 mod limits;
 mod log;
-mod mail;
+#[path = "../delivery/channels/mail/config.rs"]
+pub(crate) mod mail;
 mod mcp;
 mod mcp_oauth;
 mod model;
+#[path = "../delivery/channels/notify.rs"]
 mod notify;
+#[path = "../delivery/channels/template/config.rs"]
 mod notify_post;
 mod rules;
 mod server;
 mod shown;
+#[path = "../delivery/channels/slack/config.rs"]
 mod slack;
 mod sources;
 mod stream;
 mod tool_entry;
 mod tools;
+#[path = "../delivery/channels/webhook/config.rs"]
 mod webhooks;
 mod worker_tools;
 
@@ -51,7 +56,7 @@ pub(crate) use mcp::{Reached, key as mcp_key};
 pub use mcp_oauth::McpOauth;
 pub use model::Model;
 pub use notify::Notify;
-pub(crate) use notify::{NotifyBy, QuietHours, key as notify_key};
+pub(crate) use notify::{NotifyAddress, QuietHours, key as notify_key};
 pub(crate) use notify_post::{NotifyPost, TemplateFormat};
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;

@@ -32,9 +32,17 @@ export function close() {
   isShown = false;
 }
 
+/** Says where the events go: to an address, or to a name at the service of the channel. */
+function placeOf(channel, origin) {
+  if (channel === 'webhook') return `at ${origin}`;
+  if (origin.includes('://')) return `messages at ${origin}`;
+  const to = origin.slice(origin.indexOf(':') + 1);
+  return channel === 'mail' ? `by mail to ${to}` : `in ${channel[0].toUpperCase()}${channel.slice(1)} to ${to}`;
+}
+
 function draw(webhook) {
   const { name, channel, origin, events, state, cursor, failures, refused } = webhook;
-  const place = channel === 'mail' ? `by mail to ${origin.replace('mailto:', '')}` : channel === 'slack' ? `in Slack to ${origin.replace('slack:', '')}` : channel === 'template' ? `messages at ${origin}` : `at ${origin}`;
+  const place = placeOf(channel, origin);
   const status = el('p', { role: 'status' });
   return el('li', {},
     el('p', {}, el('code', {}, name), ' ', el('b', {}, state), ' ', el('small', {}, place)),

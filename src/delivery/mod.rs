@@ -13,40 +13,33 @@
 //!    A webhook gets the public form of the event (`http::public_form`, which `app` hands over), sent within the reach.
 //!    For a person, `Approvals::decision_status` decides whether the event concerns the `recipient`, and `letter` has
 //!    the words of the message. Before each attempt `Outgoing::make_link` stores a link for a message to one person,
-//!    and a decision that names the link uses it up in its transaction. `mail` sends the message by `smtp`; `post`
-//!    fills the `template` with it; or `slack` posts its `blocks`, or changes the message about the same call that the
-//!    row of `slack_messages` names. In the quiet hours of a recipient a round sends nothing before an urgent event is
-//!    among those that wait.
+//!    and a decision that names the link uses it up in its transaction. The `channel` of the endpoint sends the message,
+//!    or changes the one about the same call that the store keeps (`SentMessage`). In the quiet hours of a recipient a
+//!    round sends nothing before an urgent event is among those that wait.
 //! 4. A success moves the cursor, and renews or releases the row in the same statement (`Write::delivered`). Its
-//!    transaction records a message that is new in Slack. The events follow each other until none is left. A failure
+//!    transaction records a message that later ones change. The events follow each other until none is left. A failure
 //!    stores the state that `holdpoint_core::endpoint` computes, and releases the row.
 //!
 //! Nothing here decides what an event looks like to its readers: that is the event of `http`.
 
-mod blocks;
-#[cfg(test)]
-mod complete_card;
-mod failed;
+mod channel;
+mod channels;
+mod hook;
 mod letter;
-mod mail;
 mod occasion;
-mod post;
 mod quiet;
 mod receiver;
 mod recipient;
 mod response;
 mod rounds;
 mod shared;
-mod slack;
-mod smtp;
-mod template;
-mod webhook;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::config::{AuthMode, Config, ConfigError};
 use crate::feed::Feed;
-use crate::slack::Slack;
+pub(crate) use channels::HOOK_PATHS;
+use channels::Services;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_core::endpoint::Endpoint;
@@ -54,6 +47,7 @@ use holdpoint_core::event::{Event, EventType};
 use holdpoint_egress::Reach;
 use holdpoint_metrics::{EndpointFound, Metrics};
 use holdpoint_store::{EndpointEvents, Read, Store, StoreError};
+pub(crate) use hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport};
 use receiver::Receiver;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -66,7 +60,7 @@ pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
 /// The endpoints of one server.
 pub(crate) struct Deliveries {
     receivers: Vec<Receiver>,
-    slack: Option<Arc<Slack>>,
+    hooks: Vec<Arc<dyn InboundHook>>,
     /// The roles of operators; `None` if the one user of the server operates it.
     operators: Option<Vec<String>>,
     approvals: Approvals,
@@ -75,13 +69,12 @@ pub(crate) struct Deliveries {
     tasks: Tasks,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    form: PublicForm,
     /// This process, as the holder of an endpoint.
     holder: String,
 }
 
 /// What the deliveries need of a server.
-pub(crate) struct Needs {
+pub(crate) struct DeliveryParts {
     pub(crate) approvals: Approvals,
     pub(crate) store: Store,
     pub(crate) feed: Feed,
@@ -128,27 +121,28 @@ impl fmt::Debug for Deliveries {
 
 impl Deliveries {
     /// Prepares the endpoints of the configuration, and sends nothing.
-    pub(crate) fn new(config: &Config, reach: &Reach, needs: Needs) -> Result<Self, ConfigError> {
-        let slack = Slack::new(config)?.map(Arc::new);
-        let receivers = Receiver::all(config, reach, slack.as_ref())?;
+    pub(crate) fn new(config: &Config, reach: &Reach, parts: DeliveryParts) -> Result<Self, ConfigError> {
+        let services = Services::new(config)?;
+        let receivers = services.receivers(config, reach, parts.form)?;
+        let hooks = services.hooks(&parts);
         let has_roles = config.auth.mode != AuthMode::None;
         let operators = has_roles.then(|| config.auth.operator_roles.clone());
-        let Needs { approvals, store, feed, tasks, clock, metrics, form } = needs;
+        let DeliveryParts { approvals, store, feed, tasks, clock, metrics, form: _ } = parts;
         let holder = clock.uuid().to_string();
-        Ok(Self { receivers, slack, operators, approvals, store, feed, tasks, clock, metrics, form, holder })
+        Ok(Self { receivers, hooks, operators, approvals, store, feed, tasks, clock, metrics, holder })
     }
 
-    /// Returns the Slack application that sends messages, if there is one.
-    pub(crate) const fn slack(&self) -> Option<&Arc<Slack>> {
-        self.slack.as_ref()
+    /// Returns the routes of the channels that the configuration has.
+    pub(crate) fn hooks(&self) -> &[Arc<dyn InboundHook>] {
+        &self.hooks
     }
 
     /// Gives each endpoint its row, and starts the tasks that deliver, one for each endpoint. A new endpoint gets the
     /// events from now on.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         for (place, receiver) in self.receivers.iter().enumerate() {
-            let Receiver { name, wanted, channel, .. } = receiver;
-            self.store.place_endpoint(name, &wanted.tenant_id, channel.kind()).await?;
+            let Receiver { name, wanted, .. } = receiver;
+            self.store.place_endpoint(name, &wanted.tenant_id, receiver.kind()).await?;
             let deliveries = self.clone();
             self.tasks.spawn(async move { deliveries.run_endpoint(place).await });
         }
@@ -163,7 +157,7 @@ impl Deliveries {
         }
         let read = self.store.read().await?;
         let oldest = read.oldest_event().await?;
-        let found = Stored::of(&read, own).await?;
+        let found = StoredReceiver::of(&read, own).await?;
         Ok(found.into_iter().map(|stored| stored.status(oldest)).collect())
     }
 
@@ -182,7 +176,7 @@ impl Deliveries {
         tracing::info!(endpoint = name, by = principal.actor(), "an operator enabled an endpoint");
         let read = self.store.read().await?;
         let oldest = read.oldest_event().await?;
-        let found = Stored::of(&read, [receiver]).await?.pop().ok_or(EndpointError::NotFound)?;
+        let found = StoredReceiver::of(&read, [receiver]).await?.pop().ok_or(EndpointError::NotFound)?;
         Ok(found.status(oldest))
     }
 
@@ -202,25 +196,26 @@ impl Deliveries {
         if self.receivers.is_empty() {
             return Ok(Vec::new());
         }
-        let found = Stored::of(read, &self.receivers).await?;
-        let measured = found.into_iter().map(|Stored { receiver, endpoint, waiting_since }| EndpointFound {
-            channel: receiver.channel.kind(),
-            name: receiver.name.clone(),
-            disabled: endpoint.state.is_disabled(),
-            lag: waiting_since.map(|since| self.clock.now().since(since)).unwrap_or_default(),
-        });
+        let found = StoredReceiver::of(read, &self.receivers).await?;
+        let measured =
+            found.into_iter().map(|StoredReceiver { receiver, endpoint, waiting_since }| EndpointFound {
+                channel: receiver.kind(),
+                name: receiver.name.clone(),
+                disabled: endpoint.state.is_disabled(),
+                lag: waiting_since.map(|since| self.clock.now().since(since)).unwrap_or_default(),
+            });
         Ok(measured.collect())
     }
 }
 
 /// What the database has of a receiver.
-struct Stored<'a> {
+struct StoredReceiver<'a> {
     receiver: &'a Receiver,
     endpoint: Endpoint,
     waiting_since: Option<Timestamp>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredReceiver<'a> {
     /// Reads the endpoints of these receivers, with two statements.
     async fn of(
         read: &Read,
@@ -245,7 +240,7 @@ impl<'a> Stored<'a> {
     /// Returns the status of the endpoint, of which this event is the oldest that is not deleted.
     fn status(self, oldest: i64) -> EndpointStatus {
         EndpointStatus {
-            address: self.receiver.channel.address(),
+            address: self.receiver.address(),
             types: self.receiver.wanted.types.clone(),
             waiting_since: self.waiting_since,
             has_gap: self.endpoint.has_gap(oldest),

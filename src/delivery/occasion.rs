@@ -16,14 +16,14 @@ pub(super) enum Occasion {
     /// A person approved the call, and more people have to.
     Voted,
     /// The call waits no longer.
-    Ended(End),
+    Ended(EndReason),
     /// The approved call has run.
-    Ran(Outcome),
+    Ran(RunOutcome),
 }
 
 /// Why a call waits no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndReason {
     Approved,
     Rejected,
     Expired,
@@ -32,7 +32,7 @@ pub(super) enum End {
 
 /// What an approved call came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RunOutcome {
     Succeeded,
     Failed,
     /// The outcome is unknown.
@@ -47,13 +47,13 @@ impl Occasion {
         (EventType::ToolEscalated, Self::Escalated),
         (EventType::ToolDelegated, Self::Delegated),
         (EventType::ToolVoted, Self::Voted),
-        (EventType::ToolApproved, Self::Ended(End::Approved)),
-        (EventType::ToolRejected, Self::Ended(End::Rejected)),
-        (EventType::ToolExpired, Self::Ended(End::Expired)),
-        (EventType::ToolCancelled, Self::Ended(End::Cancelled)),
-        (EventType::ToolSucceeded, Self::Ran(Outcome::Succeeded)),
-        (EventType::ToolFailed, Self::Ran(Outcome::Failed)),
-        (EventType::ToolInterrupted, Self::Ran(Outcome::Interrupted)),
+        (EventType::ToolApproved, Self::Ended(EndReason::Approved)),
+        (EventType::ToolRejected, Self::Ended(EndReason::Rejected)),
+        (EventType::ToolExpired, Self::Ended(EndReason::Expired)),
+        (EventType::ToolCancelled, Self::Ended(EndReason::Cancelled)),
+        (EventType::ToolSucceeded, Self::Ran(RunOutcome::Succeeded)),
+        (EventType::ToolFailed, Self::Ran(RunOutcome::Failed)),
+        (EventType::ToolInterrupted, Self::Ran(RunOutcome::Interrupted)),
     ];
 
     /// Returns the types of events that messages are sent about.
@@ -67,7 +67,7 @@ impl Occasion {
 
     /// Whether a message that a recipient has is changed, and no new one is sent.
     pub(super) const fn only_changes(self) -> bool {
-        matches!(self, Self::Voted | Self::Ran(Outcome::Succeeded))
+        matches!(self, Self::Voted | Self::Ran(RunOutcome::Succeeded))
     }
 
     /// Whether an earlier message to the same recipient is about the call.
@@ -84,13 +84,13 @@ impl Occasion {
     pub(super) const fn state(self) -> &'static str {
         match self {
             Self::Held | Self::Reminded | Self::Escalated | Self::Delegated | Self::Voted => "pending",
-            Self::Ended(End::Approved) => "approved",
-            Self::Ended(End::Rejected) => "rejected",
-            Self::Ended(End::Expired) => "expired",
-            Self::Ended(End::Cancelled) => "cancelled",
-            Self::Ran(Outcome::Succeeded) => "succeeded",
-            Self::Ran(Outcome::Failed) => "failed",
-            Self::Ran(Outcome::Interrupted) => "interrupted",
+            Self::Ended(EndReason::Approved) => "approved",
+            Self::Ended(EndReason::Rejected) => "rejected",
+            Self::Ended(EndReason::Expired) => "expired",
+            Self::Ended(EndReason::Cancelled) => "cancelled",
+            Self::Ran(RunOutcome::Succeeded) => "succeeded",
+            Self::Ran(RunOutcome::Failed) => "failed",
+            Self::Ran(RunOutcome::Interrupted) => "interrupted",
         }
     }
 
@@ -100,13 +100,13 @@ impl Occasion {
             Self::Held | Self::Reminded | Self::Escalated | Self::Delegated | Self::Voted => {
                 "Approval needed"
             }
-            Self::Ended(End::Approved) => "Approved",
-            Self::Ended(End::Rejected) => "Rejected",
-            Self::Ended(End::Expired) => "Expired",
-            Self::Ended(End::Cancelled) => "Cancelled",
-            Self::Ran(Outcome::Succeeded) => "Succeeded",
-            Self::Ran(Outcome::Failed) => "Failed",
-            Self::Ran(Outcome::Interrupted) => "Outcome unknown",
+            Self::Ended(EndReason::Approved) => "Approved",
+            Self::Ended(EndReason::Rejected) => "Rejected",
+            Self::Ended(EndReason::Expired) => "Expired",
+            Self::Ended(EndReason::Cancelled) => "Cancelled",
+            Self::Ran(RunOutcome::Succeeded) => "Succeeded",
+            Self::Ran(RunOutcome::Failed) => "Failed",
+            Self::Ran(RunOutcome::Interrupted) => "Outcome unknown",
         }
     }
 
@@ -114,7 +114,7 @@ impl Occasion {
     /// readers of mail see them together. A message that may be the first one, and asks a person to look, has its own.
     pub(super) fn subject(self) -> String {
         match self {
-            Self::Ran(Outcome::Interrupted) => self.title().to_owned(),
+            Self::Ran(RunOutcome::Interrupted) => self.title().to_owned(),
             _ if self.is_later() => format!("Re: {}", Self::Held.title()),
             _ => Self::Held.title().to_owned(),
         }
@@ -129,15 +129,19 @@ impl Occasion {
             Self::Escalated => "A call waits for a decision, and was escalated to your role.".to_owned(),
             Self::Delegated => format!("{actor} lets you decide a call."),
             Self::Voted => format!("{actor} has approved the call{edit}. More people have to."),
-            Self::Ended(End::Approved) => format!("The call is approved{edit}, by {actor}."),
-            Self::Ended(End::Rejected) => format!("The call is rejected, by {actor}."),
-            Self::Ended(End::Expired) => "The call is expired: no decision arrived in time.".to_owned(),
-            Self::Ended(End::Cancelled) => format!("The call is cancelled, by {actor}. It did not run."),
-            Self::Ran(Outcome::Succeeded) => {
+            Self::Ended(EndReason::Approved) => format!("The call is approved{edit}, by {actor}."),
+            Self::Ended(EndReason::Rejected) => format!("The call is rejected, by {actor}."),
+            Self::Ended(EndReason::Expired) => "The call is expired: no decision arrived in time.".to_owned(),
+            Self::Ended(EndReason::Cancelled) => {
+                format!("The call is cancelled, by {actor}. It did not run.")
+            }
+            Self::Ran(RunOutcome::Succeeded) => {
                 format!("The call is approved{edit}, by {actor}, and has succeeded.")
             }
-            Self::Ran(Outcome::Failed) => format!("The call is approved{edit}, by {actor}, and has failed."),
-            Self::Ran(Outcome::Interrupted) => format!(
+            Self::Ran(RunOutcome::Failed) => {
+                format!("The call is approved{edit}, by {actor}, and has failed.")
+            }
+            Self::Ran(RunOutcome::Interrupted) => format!(
                 "The outcome of the call is unknown: do not repeat it before somebody has looked. \
                  The call was approved{edit}, by {actor}."
             ),

@@ -5,12 +5,12 @@ use holdpoint_core::clock::Timestamp;
 use jiff::tz::TimeZone;
 
 /// The quiet hours of a recipient, in the recipient's time zone.
-pub(super) struct Quiet {
+pub(super) struct QuietTime {
     pub(super) hours: QuietHours,
     pub(super) zone: TimeZone,
 }
 
-impl Quiet {
+impl QuietTime {
     /// Returns the end of the quiet hours that this moment is in.
     pub(super) fn end(&self, now: Timestamp) -> Option<Timestamp> {
         let QuietHours { from, to } = self.hours;
@@ -37,7 +37,7 @@ mod tests {
     }
 
     fn end(hours: &str, zone: &str, now: &str) -> Option<String> {
-        let quiet = Quiet { hours: hours.parse().unwrap(), zone: TimeZone::get(zone).unwrap() };
+        let quiet = QuietTime { hours: hours.parse().unwrap(), zone: TimeZone::get(zone).unwrap() };
         quiet.end(at(now)).map(Timestamp::to_rfc3339).map(|text| text.replace(".000000", ""))
     }
 

@@ -1,9 +1,9 @@
 //! Recipients: users and roles that get a message about each event that is of concern to them.
 
 use super::letter::Letter;
-use super::occasion::{Occasion, Outcome};
-use super::quiet::Quiet;
-use super::shared::{Said, Shared};
+use super::occasion::{Occasion, RunOutcome};
+use super::quiet::QuietTime;
+use super::shared::{DeciderWords, SharedArguments};
 use crate::approvals::{Approvals, title_of};
 use crate::config::{self, AuthMode, Config, ConfigError};
 use crate::tools::gate::Gate;
@@ -31,14 +31,14 @@ pub(super) struct Recipient {
     /// Whether the recipient has a role of the operators.
     operates: bool,
     shares_arguments: bool,
-    pub(super) zone: TimeZone,
-    quiet: Option<Quiet>,
+    zone: TimeZone,
+    quiet: Option<QuietTime>,
     /// The address of the console, if it has one.
     console: Option<String>,
 }
 
 /// What an event means for a recipient.
-pub(super) enum Meaning {
+pub(super) enum EventMeaning {
     /// A message. One to one person about a call that waits gets a link to its card.
     Letter(Box<Letter>, Option<LinkTarget>),
     /// The event does not concern the recipient.
@@ -60,7 +60,7 @@ impl Recipient {
             roles: notify.role.iter().cloned().collect(),
         };
         let zone = notify.zone(key)?;
-        let quiet = notify.quiet_hours(key)?.map(|hours| Quiet { hours, zone: zone.clone() });
+        let quiet = notify.quiet_hours(key)?.map(|hours| QuietTime { hours, zone: zone.clone() });
         let console = config.console_url().map(str::to_owned);
         let operates = config.auth.mode != AuthMode::None && reader.has_one_of(&config.auth.operator_roles);
         let made = Self { reader, operates, shares_arguments: notify.share_arguments, zone, quiet, console };
@@ -78,18 +78,19 @@ impl Recipient {
         &self,
         approvals: &Approvals,
         read: &Read,
-        (due, changes): (&DueEvent, bool),
-    ) -> Result<Meaning, StoreError> {
+        due: &DueEvent,
+        changes: bool,
+    ) -> Result<EventMeaning, StoreError> {
         let event = &due.event;
         let occasion = event.event_type.as_ref().ok().and_then(|event_type| Occasion::of(*event_type));
         let occasion = occasion.filter(|occasion| changes || !occasion.only_changes());
         let Some((occasion, seen)) = occasion.zip(read.hold_of(event).await?) else {
-            return Ok(Meaning::Nothing);
+            return Ok(EventMeaning::Nothing);
         };
         let gate = approvals.gate();
         let registry = gate.registry();
         if registry.get(&seen.call.name).is_none() {
-            return Ok(Meaning::Unknown);
+            return Ok(EventMeaning::Unknown);
         }
         let blocked = approvals.blocked(read, &gate, std::slice::from_ref(&seen)).await?;
         let status = approvals.decision_status(&gate, &self.reader, &seen, &blocked);
@@ -103,19 +104,19 @@ impl Recipient {
                 seen.call.state == State::Pending && Approvals::concerns(&gate, &self.reader, &seen)
             }
             // An interrupted call may run again, or may be settled by now.
-            Occasion::Ran(Outcome::Interrupted) => {
+            Occasion::Ran(RunOutcome::Interrupted) => {
                 matches!(seen.call.state, State::Interrupted(..))
                     && (self.operates || Approvals::concerns(&gate, &self.reader, &seen))
             }
             Occasion::Ended(_) | Occasion::Ran(_) => Approvals::concerns(&gate, &self.reader, &seen),
         };
         if !concerns {
-            return Ok(Meaning::Nothing);
+            return Ok(EventMeaning::Nothing);
         }
         let VisibleCall { call, thread, .. } = &seen;
         // The contents of a deleted thread are shown to no reader any more.
         let shares = self.shares_arguments && !due.of_deleted_thread && !call.unreadable;
-        let shared = shares.then(|| Shared {
+        let shared = shares.then(|| SharedArguments {
             headline: status.headline.clone(),
             held_because: call.reason.clone(),
             said: call.decision.as_ref().and_then(said),
@@ -156,8 +157,9 @@ impl Recipient {
             shared,
             console: self.console.clone(),
             link: None,
+            zone: self.zone.clone(),
         };
-        Ok(Meaning::Letter(Box::new(letter), link))
+        Ok(EventMeaning::Letter(Box::new(letter), link))
     }
 
     /// Returns what the link of a message is bound to. A role has no link, because a link is for one person.
@@ -186,11 +188,11 @@ fn shown_inputs(call: &ToolCall) -> String {
 }
 
 /// Returns what the decider said.
-fn said(decision: &Decision) -> Option<Said> {
+fn said(decision: &Decision) -> Option<DeciderWords> {
     let reason = decision.reason.clone()?;
     match decision.verdict {
-        Verdict::Approve => Some(Said::Note(reason)),
-        Verdict::Reject => Some(Said::Reason(reason)),
+        Verdict::Approve => Some(DeciderWords::Note(reason)),
+        Verdict::Reject => Some(DeciderWords::Reason(reason)),
         Verdict::Expire | Verdict::Cancel => None,
     }
 }

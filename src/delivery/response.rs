@@ -1,6 +1,6 @@
 //! The answers of endpoints to POST requests.
 
-use super::failed::Failed;
+use super::channel::FailedAttempt;
 use holdpoint_core::endpoint::{Failure, FailureAction};
 use holdpoint_egress::Unanswered;
 use reqwest::Response;
@@ -14,7 +14,7 @@ const BUSY: [u16; 2] = [429, 503];
 
 /// Returns what a request to an endpoint came to. Only a status of success is a delivery. The body of an answer is not
 /// read.
-pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), Failed> {
+pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), FailedAttempt> {
     match answered {
         Ok(response) => of_response(&response),
         Err(unanswered) => Err(failed(unanswered)),
@@ -22,16 +22,16 @@ pub(super) fn outcome(answered: Result<Response, Unanswered>) -> Result<(), Fail
 }
 
 /// Returns the failed attempt of a request without an answer.
-pub(super) fn failed(unanswered: Unanswered) -> Failed {
+pub(super) fn failed(unanswered: Unanswered) -> FailedAttempt {
     let (failure, why) = match unanswered {
         Unanswered::NotSent(why) => (Failure::NotSent, why),
         Unanswered::Unknown(why) => (Failure::NoAnswer, why),
     };
-    Failed { failure, action: FailureAction::Retry(None), why }
+    FailedAttempt::again(failure, why)
 }
 
 /// Returns what an answer with this head is.
-pub(super) fn of_response(response: &Response) -> Result<(), Failed> {
+pub(super) fn of_response(response: &Response) -> Result<(), FailedAttempt> {
     let status = response.status().as_u16();
     let action = match status {
         200..=299 => return Ok(()),
@@ -39,7 +39,7 @@ pub(super) fn of_response(response: &Response) -> Result<(), Failed> {
         busy if BUSY.contains(&busy) => FailureAction::Retry(retry_after(response.headers())),
         _ => FailureAction::Retry(None),
     };
-    Err(Failed { failure: Failure::Status(status), action, why: format!("it answered {status}") })
+    Err(FailedAttempt { failure: Failure::Status(status), action, why: format!("it answered {status}") })
 }
 
 /// Returns the wait that the endpoint asks for (RFC 9110, 10.2.3). A date is compared with the clock of the endpoint.

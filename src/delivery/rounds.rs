@@ -1,8 +1,8 @@
 //! The task of one endpoint: it delivers what is due, and waits for more.
 
 use super::Deliveries;
-use super::failed::Failed;
-use super::receiver::{Outgoing, Prepared, Receiver};
+use super::channel::FailedAttempt;
+use super::receiver::{AttemptTime, Outgoing, PreparedEvent, Receiver};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{Endpoint, EndpointState};
 use holdpoint_store::{Attempted, Delivery, LeasedEndpoint, NextEvent, Read, StoreError, Then};
@@ -25,7 +25,7 @@ const TOOL_WAIT: Duration = Duration::from_secs(60);
 
 /// When to look at an endpoint again, unless an operator enables it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Again {
+enum NextLook {
     /// When the tenant has new events.
     News,
     /// After this time. New events change nothing before.
@@ -33,7 +33,7 @@ enum Again {
 }
 
 /// What the receiver gets next.
-enum Next<'a> {
+enum NextDelivery<'a> {
     Send(Box<Outgoing<'a>>),
     /// The receiver gets none of the events up to `passed`.
     NoneUpTo {
@@ -49,7 +49,7 @@ enum Next<'a> {
 
 /// What a process knows of the endpoint between two rounds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct EndpointMemory {
     /// The endpoint gets none of the events between its cursor and this number.
     passed: i64,
     /// Whether the events after the cursor were looked at for a gap.
@@ -66,7 +66,7 @@ impl Deliveries {
         let Some(receiver) = self.receivers.get(place) else { return };
         // Before the first look at the rows: an event that gets its number in between is in the news.
         let mut news = self.feed.tenant_signal(&receiver.wanted.tenant_id);
-        let mut known = Known::default();
+        let mut known = EndpointMemory::default();
         while !self.tasks.is_stopping() {
             // In a task: database work must not be dropped midway, and a panic ends this round only.
             let (deliveries, before) = (self.clone(), known);
@@ -77,15 +77,15 @@ impl Deliveries {
             });
             let again = match round.await {
                 Ok((Ok(again), after)) => {
-                    known = Known { fails: false, ..after };
+                    known = EndpointMemory { fails: false, ..after };
                     again
                 }
                 Ok((Err(error), after)) => {
                     if !known.fails {
                         tracing::warn!(endpoint = receiver.name, %error, "events could not be delivered");
                     }
-                    known = Known { fails: true, ..after };
-                    Again::After(REST)
+                    known = EndpointMemory { fails: true, ..after };
+                    NextLook::After(REST)
                 }
                 Err(error) => {
                     tracing::error!(
@@ -93,13 +93,13 @@ impl Deliveries {
                         panicked = error.is_panic(),
                         "a round of deliveries failed"
                     );
-                    Again::After(REST)
+                    NextLook::After(REST)
                 }
             };
             let due = async {
                 match again {
-                    Again::News => news.next().await,
-                    Again::After(time) => tokio::time::sleep(time).await,
+                    NextLook::News => news.next().await,
+                    NextLook::After(time) => tokio::time::sleep(time).await,
                 }
             };
             tokio::select! {
@@ -111,15 +111,15 @@ impl Deliveries {
     }
 
     /// Delivers all events that are due.
-    async fn round(&self, place: usize, known: &mut Known) -> Result<Again, StoreError> {
-        let Some(receiver) = self.receivers.get(place) else { return Ok(Again::News) };
+    async fn round(&self, place: usize, known: &mut EndpointMemory) -> Result<NextLook, StoreError> {
+        let Some(receiver) = self.receivers.get(place) else { return Ok(NextLook::News) };
         let read = self.store.timed_read().await?;
         let Some(LeasedEndpoint { endpoint, held }) = read.endpoint(&receiver.name).await? else {
-            return Ok(Again::After(LOOK));
+            return Ok(NextLook::After(LOOK));
         };
         if endpoint.state.is_disabled() {
             known.gap_checked = false;
-            return Ok(Again::After(LOOK));
+            return Ok(NextLook::After(LOOK));
         }
         if !known.gap_checked {
             known.gap_checked = true;
@@ -133,36 +133,36 @@ impl Deliveries {
         }
         let waits_for_tool = known.no_tool_since.is_none_or(|since| since.elapsed() < TOOL_WAIT);
         let after = endpoint.cursor.max(known.passed);
-        let next = self.next(&read, receiver, (after, waits_for_tool)).await?;
+        let next = self.next(&read, receiver, after, waits_for_tool).await?;
         let now = read.now();
         let quiet_until = match &next {
-            Next::Send(first) => self.quiet_until(&read, receiver, (first, now)).await?,
-            Next::NoneUpTo { .. } | Next::NoTool => None,
+            NextDelivery::Send(first) => self.quiet_until(&read, receiver, first, now).await?,
+            NextDelivery::NoneUpTo { .. } | NextDelivery::NoTool => None,
         };
         // A view keeps a connection.
         drop(read);
         known.no_tool_since = match next {
-            Next::NoTool => known.no_tool_since.or_else(|| Some(Instant::now())),
-            Next::Send(_) | Next::NoneUpTo { .. } => None,
+            NextDelivery::NoTool => known.no_tool_since.or_else(|| Some(Instant::now())),
+            NextDelivery::Send(_) | NextDelivery::NoneUpTo { .. } => None,
         };
         let outgoing = match next {
-            Next::Send(outgoing) => outgoing,
-            Next::NoneUpTo { passed, more, skipped } => {
+            NextDelivery::Send(outgoing) => outgoing,
+            NextDelivery::NoneUpTo { passed, more, skipped } => {
                 known.passed = passed;
                 if skipped || passed - endpoint.cursor >= PASSED_MAX {
                     let write = self.store.write().await?;
                     write.pass_events(&endpoint, passed).await?;
                     write.commit().await?;
                 }
-                return Ok(if more { Again::After(Duration::ZERO) } else { Again::News });
+                return Ok(if more { NextLook::After(Duration::ZERO) } else { NextLook::News });
             }
-            Next::NoTool => return Ok(Again::After(REST)),
+            NextDelivery::NoTool => return Ok(NextLook::After(REST)),
         };
         if let Some(until) = quiet_until {
-            return Ok(Again::After(until.since(now).min(LOOK)));
+            return Ok(NextLook::After(until.since(now).min(LOOK)));
         }
         if let Some(wait) = self.wait(&endpoint, held.as_ref(), now) {
-            return Ok(Again::After(wait.min(LOOK)));
+            return Ok(NextLook::After(wait.min(LOOK)));
         }
         self.deliver(receiver, endpoint, outgoing).await
     }
@@ -188,36 +188,37 @@ impl Deliveries {
         receiver: &'a Receiver,
         endpoint: Endpoint,
         mut outgoing: Box<Outgoing<'a>>,
-    ) -> Result<Again, StoreError> {
-        let lease = receiver.timeout + MARGIN;
+    ) -> Result<NextLook, StoreError> {
+        let lease = receiver.timeout() + MARGIN;
         let mut held_since = Instant::now();
         let write = self.store.write().await?;
         let claimed = write.claim_endpoint(&endpoint, &self.holder, lease).await?;
         write.commit().await?;
         // Another process was faster. Its lease is at most this long.
-        let Some(mut delivery) = claimed else { return Ok(Again::After(LOOK)) };
+        let Some(mut delivery) = claimed else { return Ok(NextLook::After(LOOK)) };
         let mut state = endpoint.state;
         loop {
             let earlier = receiver.earlier(&self.store, &outgoing).await?;
-            let until = Instant::now() + receiver.timeout;
+            let until = Instant::now() + receiver.timeout();
             if until > held_since + lease {
                 // Slow reads and writes have used the time up. Another process may deliver now.
-                return Ok(Again::After(Duration::ZERO));
+                return Ok(NextLook::After(Duration::ZERO));
             }
             outgoing.make_link(&self.approvals).await?;
-            let attempt = receiver.attempt((&outgoing, earlier.as_ref()), self.form, self.clock.now(), until);
+            let time = AttemptTime { now: self.clock.now(), until };
+            let attempt = receiver.attempt(&outgoing, earlier.as_ref(), time);
             let attempted = tokio::select! {
                 attempted = attempt => attempted,
                 () = self.tasks.aborted() => {
                     let write = self.store.write().await?;
                     write.release_endpoint(&delivery).await?;
                     write.commit().await?;
-                    return Ok(Again::News);
+                    return Ok(NextLook::News);
                 }
             };
             let attempted = match attempted {
                 Ok(attempted) => attempted,
-                Err(failed) => return self.failed(receiver, &delivery, &state, (&outgoing, failed)).await,
+                Err(failed) => return self.failed(receiver, &delivery, &state, &outgoing, failed).await,
             };
             self.count(receiver, &outgoing, &attempted);
             state = EndpointState::Delivering;
@@ -226,9 +227,9 @@ impl Deliveries {
             let pauses = self.tasks.is_stopping() || receiver.quiet_until(self.clock.now()).is_some();
             let next = if pauses { None } else { self.after(receiver, seq).await.ok() };
             let (up_to, following) = match next {
-                Some(Next::Send(following)) => (seq, Some(following)),
-                Some(Next::NoneUpTo { passed, .. }) => (passed.max(seq), None),
-                Some(Next::NoTool) | None => (seq, None),
+                Some(NextDelivery::Send(following)) => (seq, Some(following)),
+                Some(NextDelivery::NoneUpTo { passed, .. }) => (passed.max(seq), None),
+                Some(NextDelivery::NoTool) | None => (seq, None),
             };
             let then = if following.is_some() { Then::Hold(lease) } else { Then::Release };
             held_since = Instant::now();
@@ -238,7 +239,7 @@ impl Deliveries {
             match following {
                 Some(following) if holds => outgoing = following,
                 // There may be more: a look that failed, or a scan that ended early.
-                _ => return Ok(Again::After(Duration::ZERO)),
+                _ => return Ok(NextLook::After(Duration::ZERO)),
             }
         }
     }
@@ -249,7 +250,8 @@ impl Deliveries {
         &self,
         read: &Read,
         receiver: &Receiver,
-        (first, now): (&Outgoing<'_>, Timestamp),
+        first: &Outgoing<'_>,
+        now: Timestamp,
     ) -> Result<Option<Timestamp>, StoreError> {
         let Some(end) = receiver.quiet_until(now) else { return Ok(None) };
         let earlier = |until: Timestamp, outgoing: &Outgoing<'_>| {
@@ -260,19 +262,19 @@ impl Deliveries {
             if until <= now {
                 break;
             }
-            match self.next(read, receiver, (after, true)).await? {
-                Next::Send(outgoing) => {
+            match self.next(read, receiver, after, true).await? {
+                NextDelivery::Send(outgoing) => {
                     (until, after) = (earlier(until, &outgoing), outgoing.due.event.seq);
                 }
-                Next::NoneUpTo { passed, more: true, .. } => after = passed,
-                Next::NoneUpTo { .. } | Next::NoTool => break,
+                NextDelivery::NoneUpTo { passed, more: true, .. } => after = passed,
+                NextDelivery::NoneUpTo { .. } | NextDelivery::NoTool => break,
             }
         }
         Ok(Some(until).filter(|until| *until > now))
     }
 
-    async fn after<'a>(&self, receiver: &'a Receiver, seq: i64) -> Result<Next<'a>, StoreError> {
-        self.next(&self.store.read().await?, receiver, (seq, true)).await
+    async fn after<'a>(&self, receiver: &'a Receiver, seq: i64) -> Result<NextDelivery<'a>, StoreError> {
+        self.next(&self.store.read().await?, receiver, seq, true).await
     }
 
     /// Returns what the receiver gets after this number. An event about a call whose tool the server lacks is passed
@@ -281,23 +283,26 @@ impl Deliveries {
         &self,
         read: &Read,
         receiver: &'a Receiver,
-        (mut after, waits_for_tool): (i64, bool),
-    ) -> Result<Next<'a>, StoreError> {
+        mut after: i64,
+        waits_for_tool: bool,
+    ) -> Result<NextDelivery<'a>, StoreError> {
         let mut skipped = false;
         for _ in 0..PREPARED_MAX {
             let due = match read.next_event(&receiver.wanted, after).await? {
                 NextEvent::Due(due) => *due,
-                NextEvent::NoneUpTo { passed, more } => return Ok(Next::NoneUpTo { passed, more, skipped }),
+                NextEvent::NoneUpTo { passed, more } => {
+                    return Ok(NextDelivery::NoneUpTo { passed, more, skipped });
+                }
             };
             let (seq, event_id) = (due.event.seq, due.event.event_id.clone());
             match receiver.prepare(&self.approvals, read, due).await? {
-                Prepared::Outgoing(outgoing) => return Ok(Next::Send(outgoing)),
-                Prepared::Unknown if waits_for_tool && !skipped => return Ok(Next::NoTool),
+                PreparedEvent::Outgoing(outgoing) => return Ok(NextDelivery::Send(outgoing)),
+                PreparedEvent::Unknown if waits_for_tool && !skipped => return Ok(NextDelivery::NoTool),
                 // The cursor moves over the skipped events first.
-                Prepared::Unknown if waits_for_tool => {
-                    return Ok(Next::NoneUpTo { passed: after, more: true, skipped });
+                PreparedEvent::Unknown if waits_for_tool => {
+                    return Ok(NextDelivery::NoneUpTo { passed: after, more: true, skipped });
                 }
-                Prepared::Unknown => {
+                PreparedEvent::Unknown => {
                     let endpoint = &receiver.name;
                     tracing::warn!(
                         endpoint,
@@ -305,11 +310,11 @@ impl Deliveries {
                         "no message: the server lacks the tool of the call"
                     );
                 }
-                Prepared::Nothing => {}
+                PreparedEvent::Nothing => {}
             }
             (after, skipped) = (seq, true);
         }
-        Ok(Next::NoneUpTo { passed: after, more: true, skipped })
+        Ok(NextDelivery::NoneUpTo { passed: after, more: true, skipped })
     }
 
     /// Counts an attempt after which the delivery continues.
@@ -323,7 +328,7 @@ impl Deliveries {
                 "refused"
             }
         };
-        self.metrics.delivery_attempted(receiver.channel.kind(), &receiver.name, outcome);
+        self.metrics.delivery_attempted(receiver.kind(), &receiver.name, outcome);
     }
 
     /// Records a failed attempt.
@@ -332,10 +337,11 @@ impl Deliveries {
         receiver: &Receiver,
         delivery: &Delivery,
         state: &EndpointState,
-        (outgoing, failed): (&Outgoing<'_>, Failed),
-    ) -> Result<Again, StoreError> {
-        self.metrics.delivery_attempted(receiver.channel.kind(), &receiver.name, "failed");
-        let Failed { failure, action, why } = failed;
+        outgoing: &Outgoing<'_>,
+        failed: FailedAttempt,
+    ) -> Result<NextLook, StoreError> {
+        self.metrics.delivery_attempted(receiver.kind(), &receiver.name, "failed");
+        let FailedAttempt { failure, action, why } = failed;
         let write = self.store.write().await?;
         let now = write.now();
         let state = state.failed(failure, action, now);
@@ -347,7 +353,7 @@ impl Deliveries {
                 let wait = next_attempt_at.since(now);
                 let attempts = failures.count;
                 tracing::warn!(endpoint = name, event, why, attempts, ?wait, "a delivery failed");
-                Again::After(wait.min(LOOK))
+                NextLook::After(wait.min(LOOK))
             }
             EndpointState::Disabled { reason, .. } if recorded => {
                 tracing::error!(
@@ -357,9 +363,9 @@ impl Deliveries {
                     ?reason,
                     "an endpoint is disabled, and its cursor is kept; enable it to go on"
                 );
-                Again::After(LOOK)
+                NextLook::After(LOOK)
             }
-            _ => Again::After(Duration::ZERO),
+            _ => NextLook::After(Duration::ZERO),
         })
     }
 }

@@ -19,12 +19,12 @@ const LINE: &str = "| ";
 
 /// The parts of a call that may contain arguments.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedArguments {
     pub(super) headline: Option<FilledHeadline>,
     /// Why the call is held.
     pub(super) held_because: Option<String>,
     /// What the decider says about the decision.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<DeciderWords>,
     /// What the model reads about the outcome, if the tool failed.
     pub(super) failure: Option<String>,
     /// The proposed inputs, or after the decision those that run, as JSON.
@@ -36,20 +36,20 @@ pub(super) struct Shared {
 
 /// What a decider says about a decision.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum DeciderWords {
     Reason(String),
     Note(String),
 }
 
 /// The text of a message.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct MessageText {
     pub(super) text: String,
     /// The parts of the card that are whole in the text, each with the length of the text up to its end, in bytes.
     parts: Vec<(CardPart, usize)>,
 }
 
-impl Written {
+impl MessageText {
     /// A text that begins with this sentence.
     pub(super) fn new(sentence: &str) -> Self {
         Self { text: format!("{sentence}\n\n"), parts: Vec::new() }
@@ -72,9 +72,9 @@ impl Written {
     }
 }
 
-impl Shared {
+impl SharedArguments {
     /// Appends the facts that an approver reads.
-    pub(super) fn write(&self, written: &mut Written) {
+    pub(super) fn write(&self, written: &mut MessageText) {
         let facts = [
             ("Question", self.headline()),
             ("Held because", self.held_because()),
@@ -115,15 +115,15 @@ impl Shared {
 
     pub(super) fn reason(&self) -> Option<String> {
         match &self.said {
-            Some(Said::Reason(text)) => Some(shown(text, TEXT_BYTES)),
-            Some(Said::Note(_)) | None => None,
+            Some(DeciderWords::Reason(text)) => Some(shown(text, TEXT_BYTES)),
+            Some(DeciderWords::Note(_)) | None => None,
         }
     }
 
     pub(super) fn note(&self) -> Option<String> {
         match &self.said {
-            Some(Said::Note(text)) => Some(shown(text, TEXT_BYTES)),
-            Some(Said::Reason(_)) | None => None,
+            Some(DeciderWords::Note(text)) => Some(shown(text, TEXT_BYTES)),
+            Some(DeciderWords::Reason(_)) | None => None,
         }
     }
 
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 /// Appends the preview with its lines.
-fn write_preview(written: &mut Written, preview: &Preview) {
+fn write_preview(written: &mut MessageText, preview: &Preview) {
     let (title, text) = match preview {
         Preview::Text(text) => ("Preview:\n", text),
         Preview::Failed(why) => ("Preview: the tool made none, because\n", why),
@@ -181,10 +181,10 @@ fn is_whole(json: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(super) fn sample_shared(inputs: &str) -> Shared {
+pub(super) fn sample_shared(inputs: &str) -> SharedArguments {
     let pieces =
         [Piece::Text("Pay ".to_owned()), Piece::Value("<!channel>".to_owned()), Piece::Text("?".to_owned())];
-    Shared {
+    SharedArguments {
         headline: Some(FilledHeadline::new(pieces.into_iter())),
         held_because: None,
         said: None,

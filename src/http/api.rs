@@ -28,7 +28,7 @@ use holdpoint_store::{EventReader, PageSize, Store};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::Method;
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get, post};
+use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ContactObject, ExtraHeader, LicenseObject, OpenApiService};
 use serde_json::Value;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -189,7 +189,7 @@ const UNDOCUMENTED: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/opena
 
 fn beside() -> impl Iterator<Item = (&'static str, Method)> {
     let read = UNDOCUMENTED.into_iter().chain(routes::console::paths()).map(|path| (path, Method::GET));
-    read.chain([(routes::slack::PATH, Method::POST)])
+    read.chain(routes::hooks::paths())
 }
 
 /// What the OpenAPI document says. It depends on the types of the routes alone and takes most of the time of a start,
@@ -245,12 +245,7 @@ pub(crate) fn endpoint(
     let message_bytes = settings.body_bytes;
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
     routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
-    if with.deliveries.slack().is_some() {
-        let pressed = routes::slack::Interactions { approvals: with.approvals.clone(), tasks: tasks.clone() };
-        let pressed = Arc::new(pressed);
-        routes =
-            routes.at(routes::slack::PATH, post(pressed.clone())).at(routes::slack::API_PATH, post(pressed));
-    }
+    routes = routes::hooks::served(routes, with.deliveries.hooks());
     let documented = Arc::new(api(with.clone()).into_endpoint());
     let routes = routes.nest("/api", documented.clone()).nest("/", documented);
     with_middleware(routes, allowed.clone(), known_query.clone(), with, settings, auth, tasks)
@@ -290,7 +285,7 @@ fn with_middleware(
         bounds,
         auth,
         tools,
-        slack: deliveries.slack().cloned(),
+        deliveries,
         store,
         rates,
         tasks,

@@ -10,7 +10,7 @@ use holdpoint_store::LeasedEndpoint;
 pub struct WebhookLine {
     /// The name in the configuration.
     pub name: String,
-    /// `webhook`, `mail`, `slack` or `template`.
+    /// The name of its channel, such as `webhook` or `mail`.
     pub channel: &'static str,
     /// The tenant whose events the webhook gets.
     pub tenant_id: String,
@@ -25,7 +25,7 @@ pub struct WebhookLine {
     pub last_failure: String,
     /// When the attempts began to fail, RFC 3339, or nothing.
     pub since: String,
-    /// The number of messages that the mail server or Slack refused for good.
+    /// The number of messages that the service of the channel refused for good.
     pub refused: u32,
 }
 
@@ -36,12 +36,10 @@ impl Operator {
     /// Returns an error if the database fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookLine>, OperatorError> {
         let standings = self.store.read().await?.endpoints().await?;
-        let is_configured = |name: &str, channel: ChannelKind| match channel {
-            ChannelKind::Webhook => self.config.webhooks.iter().any(|webhook| webhook.name == name),
-            ChannelKind::Mail => self.config.notify.iter().any(|it| it.name == name && it.mail.is_some()),
-            ChannelKind::Slack => self.config.notify.iter().any(|it| it.name == name && it.slack.is_some()),
-            ChannelKind::Template => self.config.notify.iter().any(|it| it.name == name && it.url.is_some()),
-        };
+        let webhooks = self.config.webhooks.iter().map(|it| (ChannelKind::Webhook, &it.name));
+        let recipients = self.config.notify.iter().filter_map(|it| Some((it.channel()?, &it.name)));
+        let configured: Vec<(ChannelKind, &String)> = webhooks.chain(recipients).collect();
+        let is_configured = |name: &String, channel| configured.contains(&(channel, name));
         let line =
             |it: LeasedEndpoint| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
         Ok(standings.into_iter().map(line).collect())
@@ -80,12 +78,7 @@ impl WebhookLine {
         });
         Self {
             name: endpoint.name.clone(),
-            channel: match endpoint.channel {
-                ChannelKind::Webhook => "webhook",
-                ChannelKind::Mail => "mail",
-                ChannelKind::Template => "template",
-                ChannelKind::Slack => "slack",
-            },
+            channel: endpoint.channel.name(),
             tenant_id: endpoint.tenant_id.clone(),
             state: state.to_owned(),
             cursor: endpoint.cursor,

@@ -53,6 +53,9 @@ impl Verdict {
     }
 }
 
+/// Maximum length of the reason of a decision, in characters.
+pub const REASON_MAX: usize = 2000;
+
 /// The surface through which a decision arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {

@@ -36,7 +36,7 @@ impl Endpoint {
     }
 }
 
-/// The messages that a mail server or Slack refused for good, since the endpoint is there.
+/// The messages that the service of a channel refused for good, since the endpoint is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusals {
     /// The number of messages.
@@ -48,7 +48,7 @@ pub struct Refusals {
 }
 
 /// The way in which an endpoint gets events, without the facts of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChannelKind {
     /// One signed request for each event.
     Webhook,
@@ -58,6 +58,21 @@ pub enum ChannelKind {
     Template,
     /// One message in Slack for each call that is of concern to the recipient.
     Slack,
+}
+
+impl ChannelKind {
+    /// All channels.
+    pub const ALL: [Self; 4] = [Self::Webhook, Self::Mail, Self::Template, Self::Slack];
+
+    /// Returns the name of the channel for people, rows and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Mail => "mail",
+            Self::Template => "template",
+            Self::Slack => "slack",
+        }
+    }
 }
 
 /// How the delivery to an endpoint goes.
@@ -106,7 +121,7 @@ pub enum DisabledReason {
 /// What came of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The endpoint, or the mail server, answered with this status. An error of Slack is 400, or 429.
+    /// The endpoint, or the service of its channel, answered with this status, or with an error of this status.
     Status(u16),
     /// The request or the message was sent, and no answer came in time, or the connection broke.
     NoAnswer,

@@ -19,7 +19,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -146,10 +146,7 @@ struct Inner {
     model_first: Timed<Provider>,
     model_seconds: Timed<ModelCall>,
     model_retries: Family<Provider, Counter>,
-    webhooks: Endpoints,
-    mail: Endpoints,
-    templates: Endpoints,
-    slack: Endpoints,
+    endpoints: BTreeMap<ChannelKind, Endpoints>,
     connection_seconds: Timed<Pool>,
     connection_timeouts: Family<Pool, Counter>,
 }
@@ -255,10 +252,7 @@ impl Metrics {
                 timed(works),
             ),
             model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
-            webhooks: Endpoints::new(of, "webhook", "webhook"),
-            mail: Endpoints::new(of, "mail", "recipient"),
-            templates: Endpoints::new(of, "template", "recipient"),
-            slack: Endpoints::new(of, "slack", "recipient"),
+            endpoints: ChannelKind::ALL.map(|channel| (channel, Endpoints::new(of, channel))).into(),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
@@ -399,31 +393,22 @@ impl Metrics {
 
     /// Records an attempt to deliver an event to an endpoint.
     pub fn delivery_attempted(&self, channel: ChannelKind, name: &str, outcome: &'static str) {
-        let endpoints = self.of_channel(channel);
+        let Some(endpoints) = self.0.endpoints.get(&channel) else { return };
         let labels = [(endpoints.label, name.to_owned()), ("outcome", outcome.to_owned())];
         endpoints.attempts.get_or_create(&labels).inc();
     }
 
     /// Sets the values of endpoints that only the database has; none while they are unknown.
     pub fn endpoints(&self, found: Vec<EndpointFound>) {
-        for endpoints in [&self.0.webhooks, &self.0.mail, &self.0.templates, &self.0.slack] {
+        for endpoints in self.0.endpoints.values() {
             endpoints.disabled.clear();
             endpoints.lag.clear();
         }
         for EndpointFound { channel, name, disabled, lag } in found {
-            let endpoints = self.of_channel(channel);
+            let Some(endpoints) = self.0.endpoints.get(&channel) else { continue };
             let label = [(endpoints.label, name)];
             endpoints.disabled.get_or_create(&label).set(disabled.into());
             endpoints.lag.get_or_create(&label).set(lag.as_secs_f64());
-        }
-    }
-
-    fn of_channel(&self, channel: ChannelKind) -> &Endpoints {
-        match channel {
-            ChannelKind::Webhook => &self.0.webhooks,
-            ChannelKind::Mail => &self.0.mail,
-            ChannelKind::Template => &self.0.templates,
-            ChannelKind::Slack => &self.0.slack,
         }
     }
 
@@ -487,7 +472,9 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    fn new(of: &mut Registry, channel: &str, label: &'static str) -> Self {
+    fn new(of: &mut Registry, channel: ChannelKind) -> Self {
+        let label = if channel == ChannelKind::Webhook { "webhook" } else { "recipient" };
+        let channel = channel.name();
         let attempts = "Attempts of this process to deliver an event, by outcome";
         let disabled = format!(
             "1 if nothing is delivered to the {label} until an operator enables it; absent while the database does \

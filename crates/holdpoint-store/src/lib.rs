@@ -53,7 +53,7 @@ pub use decision::refusals::Refusal;
 pub use endpoint::endpoints::{
     Attempted, Delivery, DueEvent, EndpointEvents, LeasedEndpoint, NextEvent, Then,
 };
-pub use endpoint::slack_messages::SlackMessage;
+pub use endpoint::sent_messages::SentMessage;
 pub use error::StoreError;
 pub use event::events::{EventFilter, EventReader, EventsRead, Range};
 pub use event::numbering::{Left, Touched};

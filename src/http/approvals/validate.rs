@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Maximum length of the reason of a decision, in characters.
-pub(in crate::http) const REASON_MAX: usize = 2000;
+pub(in crate::http) use holdpoint_core::decision::REASON_MAX;
 
 /// A decision about a held call.
 #[derive(Debug, Object, Deserialize)]

@@ -1,5 +1,6 @@
 //! The reasons for which a request is not authenticated.
 
+use crate::delivery::HookRefusal;
 use crate::rate_limit::RateLimited;
 use holdpoint_store::StoreError;
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -91,14 +92,8 @@ pub(in crate::http) enum Unknown {
     WebhookTime,
     #[error("The webhook-signature was made with other secrets than those of the tool, or over other bytes.")]
     WebhookSignature,
-    #[error("The headers x-slack-request-timestamp and x-slack-signature are not both there.")]
-    SlackUnsigned,
-    #[error("The x-slack-request-timestamp is no time, or is more than 5 minutes from now.")]
-    SlackTime,
-    #[error(
-        "The x-slack-signature was made with another secret than slack.signing_secret, or over other bytes."
-    )]
-    SlackSignature,
+    #[error("{}", .0.why)]
+    Hook(HookRefusal),
 }
 
 impl Unknown {
@@ -116,9 +111,7 @@ impl Unknown {
             Self::Callback | Self::Unsigned | Self::WebhookTime | Self::WebhookSignature => {
                 Some(("Webhook", "Expected a callback_url, and a signature by Standard Webhooks."))
             }
-            Self::SlackUnsigned | Self::SlackTime | Self::SlackSignature => {
-                Some(("Slack", "Expected a request that Slack signed."))
-            }
+            Self::Hook(refusal) => Some((refusal.scheme, refusal.expected)),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //! client has disconnected.
 
 use crate::agent::Tasks;
+use crate::delivery::Deliveries;
 use crate::http::Settings;
 use crate::http::auth::{self, Authenticator, Known, Reporter};
 use crate::http::body::known_query::KnownQuery;
@@ -19,10 +20,9 @@ use crate::http::middleware::request_id::{HEADER, RequestId};
 use crate::http::middleware::trace;
 use crate::http::routes::console;
 use crate::http::routes::health;
-use crate::http::routes::slack::Unverified;
+use crate::http::routes::hooks::UnverifiedReport;
 use crate::http::stream::disconnected::Disconnected;
 use crate::http::stream::stream_response::AS_IT_IS;
-use crate::slack::Slack;
 use crate::tools::CurrentTools;
 use futures::FutureExt;
 use holdpoint_core::clock::Clock;
@@ -52,7 +52,7 @@ pub(in crate::http) struct Shared<E> {
     pub(in crate::http) bounds: Bounds,
     pub(in crate::http) auth: Arc<Authenticator>,
     pub(in crate::http) tools: CurrentTools,
-    pub(in crate::http) slack: Option<Arc<Slack>>,
+    pub(in crate::http) deliveries: Arc<Deliveries>,
     pub(in crate::http) store: Store,
     pub(in crate::http) rates: Arc<Rates>,
     pub(in crate::http) tasks: Tasks,
@@ -107,8 +107,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
             self.read(request, self.settings.body_bytes, &sender).await?;
             return Ok(Admitted::Signed(sender));
         }
-        if let Some(unverified) = Unverified::of(request, self.slack.as_ref(), self.clock.now()) {
-            request.extensions_mut().insert(unverified?);
+        if let Some(report) = UnverifiedReport::of(request, self.deliveries.hooks(), self.clock.now()) {
+            request.extensions_mut().insert(report?);
             let sender = Sender::unsigned(request);
             self.read(request, self.settings.body_bytes, &sender).await?;
             return Ok(Admitted::Signed(sender));

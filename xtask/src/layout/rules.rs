@@ -33,7 +33,6 @@ const RANKS: &[(&str, u8)] = &[
     ("tools", 1),
     ("terminal", 1),
     ("rate_limit", 1),
-    ("slack", 1),
     ("config", 0),
     ("entropy", 0),
     ("keyboard", 0),

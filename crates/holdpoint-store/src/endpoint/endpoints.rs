@@ -4,7 +4,7 @@
 use crate::entity::{endpoint, event, thread};
 use crate::event::events::event;
 use crate::sql::words::Word;
-use crate::{Read, SlackMessage, Store, StoreError, Thread, TimedRead, VisibleCall, Write, sql::rows};
+use crate::{Read, SentMessage, Store, StoreError, Thread, TimedRead, VisibleCall, Write, sql::rows};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::endpoint::{ChannelKind, Endpoint, EndpointState, Failure, Failures, Refusals};
 use holdpoint_core::event::{Event, EventType};
@@ -75,11 +75,11 @@ pub struct Delivery {
 pub enum Attempted {
     /// The endpoint has the event.
     Accepted,
-    /// The endpoint has the event as this message in Slack about the call, its first one.
-    Posted(ToolCallId, SlackMessage),
+    /// The endpoint has the event as this message about the call, its first one, which later messages change.
+    Posted(ToolCallId, SentMessage),
     /// There is no message to change, and the event needs none.
     Unneeded,
-    /// A mail server or Slack refused the message for good, with this status.
+    /// The service of the channel refused the message for good, with this status.
     Refused(u16),
 }
 
@@ -345,7 +345,7 @@ impl Write {
         };
         let moved = delivery.guard(update).exec(&self.tx).await?.rows_affected == 1;
         if let (Attempted::Posted(call, message), true) = (attempted, moved) {
-            self.keep_slack_message(&delivery.name, *call, message).await?;
+            self.keep_sent_message(&delivery.name, *call, message).await?;
         }
         delivery.cursor = up_to;
         Ok(moved)

@@ -2,4 +2,4 @@
 
 pub(crate) mod endpoints;
 pub(crate) mod links;
-pub(crate) mod slack_messages;
+pub(crate) mod sent_messages;

@@ -2,11 +2,11 @@
 //!
 //! Each text of a call is `plain_text`: Slack would read links and mentions in `mrkdwn`.
 
-use super::letter::Letter;
-use crate::slack::{Button, Decision, plain};
+use super::application::plain;
+use super::button::{Button, ButtonDecision};
+use crate::delivery::letter::Letter;
 use holdpoint_core::card::{CardPart, may_offer_approval};
 use holdpoint_core::visible::visible;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 /// Maximum length of the text of a section, in characters.
@@ -25,8 +25,8 @@ const CONFIRM_BUTTON_MAX: usize = 30;
 /// Returns the blocks of a message. The buttons that decide are there while the call waits, and name the call and the
 /// hash of what the message is about. An approver has to have seen what runs, so the button that approves is there only
 /// if the message shows the complete card.
-pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value {
-    let written = letter.written(zone);
+pub(super) fn blocks(letter: &Letter, endpoint: &str) -> Value {
+    let written = letter.written();
     let (sections, bytes) = sections(written.text.trim_end());
     let shown = written.parts_in(bytes);
     let mut blocks = vec![json!({ "type": "header", "text": plain(&letter.title_line(), HEADER_MAX) })];
@@ -35,7 +35,7 @@ pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value 
     let mut buttons = Vec::new();
     if letter.occasion.waits() {
         let value = Button::new(endpoint, &letter.call_id, &letter.input_hash).text();
-        let button = |decision: Decision, words, style| {
+        let button = |decision: ButtonDecision, words, style| {
             json!({
                 "type": "button",
                 "action_id": decision.action_id(),
@@ -45,7 +45,7 @@ pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value 
             })
         };
         if letter.may_approve && may_offer_approval(&letter.card_parts, &shown) {
-            let mut approve = button(Decision::Approve, "Approve", "primary");
+            let mut approve = button(ButtonDecision::Approve, "Approve", "primary");
             if let Some(button) = approve.as_object_mut().filter(|_| letter.risk != "low") {
                 button.insert("confirm".to_owned(), confirmation(letter));
             }
@@ -55,7 +55,7 @@ pub(super) fn blocks(letter: &Letter, endpoint: &str, zone: &TimeZone) -> Value 
         } else if let Some(obstacle) = &letter.obstacle {
             blocks.push(section(&visible(obstacle)));
         }
-        buttons.push(button(Decision::Reject, "Reject", "danger"));
+        buttons.push(button(ButtonDecision::Reject, "Reject", "danger"));
     }
     if let Some(url) = letter.url() {
         let text = plain("Open the call", BUTTON_MAX);
@@ -125,10 +125,10 @@ fn split(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::letter::sample;
-    use super::super::occasion::{End, Occasion};
-    use super::super::shared::sample_shared;
     use super::*;
+    use crate::delivery::letter::sample;
+    use crate::delivery::occasion::{EndReason, Occasion};
+    use crate::delivery::shared::sample_shared;
     use holdpoint_core::preview::Preview;
 
     fn letter(occasion: Occasion, inputs: &str) -> Letter {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn actions(letter: &Letter) -> Vec<String> {
-        let blocks = blocks(letter, "desk", &TimeZone::UTC);
+        let blocks = blocks(letter, "desk");
         let actions = blocks.as_array().unwrap().last().unwrap()["elements"].as_array().unwrap();
         actions.iter().map(|it| it["action_id"].as_str().unwrap().to_owned()).collect()
     }
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_buttons_of_a_call_that_waits_name_it_and_its_inputs_and_no_text_is_markup() {
         let letter = letter(Occasion::Held, r#"{"note":"<!channel> <https://evil.example|Approve>"}"#);
-        let blocks = blocks(&letter, "desk", &TimeZone::UTC);
+        let blocks = blocks(&letter, "desk");
         let text = blocks.to_string();
         assert!(!text.contains("mrkdwn"), "{text}");
         let section = blocks[1]["text"]["text"].as_str().unwrap();
@@ -162,7 +162,7 @@ mod tests {
         let long = format!("{{\"a\":\"{}\"}}", "é".repeat(10_000));
         let said = |letter: &Letter| {
             assert_eq!(actions(letter), REST);
-            let blocks = blocks(letter, "desk", &TimeZone::UTC);
+            let blocks = blocks(letter, "desk");
             let blocks = blocks.as_array().unwrap();
             let text = &blocks[blocks.len() - 2]["text"]["text"];
             let text = text
@@ -192,7 +192,7 @@ mod tests {
         let mut letter = letter(Occasion::Held, &format!("{{\"a\":\"{}\"}}", "x".repeat(3500)));
         letter.card_parts = vec![CardPart::Inputs, CardPart::Preview];
         letter.shared.as_mut().unwrap().preview = Some(Preview::text(&"line of a preview\n".repeat(400)));
-        let all = blocks(&letter, "desk", &TimeZone::UTC);
+        let all = blocks(&letter, "desk");
         let sections: Vec<&str> =
             all.as_array().unwrap().iter().filter_map(|it| it["text"]["text"].as_str()).collect();
         assert!(
@@ -207,8 +207,7 @@ mod tests {
     fn slack_asks_again_before_the_approval_of_a_call_that_can_do_harm() {
         let mut letter = letter(Occasion::Held, "{}");
         letter.shared.as_mut().unwrap().preview = Some(Preview::text(&"pays\n".repeat(200)));
-        let confirm =
-            |letter: &Letter| blocks(letter, "desk", &TimeZone::UTC)[2]["elements"][0]["confirm"].clone();
+        let confirm = |letter: &Letter| blocks(letter, "desk")[2]["elements"][0]["confirm"].clone();
         let asked = confirm(&letter);
         assert_eq!(asked["title"], plain("Pay “<!channel>”?", 100));
         let text = asked["text"]["text"].as_str().unwrap();
@@ -224,13 +223,13 @@ mod tests {
     fn one_who_cannot_approve_has_no_such_button_and_reads_why() {
         let mut voted = Letter { may_approve: false, ..letter(Occasion::Voted, "{}") };
         assert_eq!(actions(&voted), REST);
-        assert_eq!(blocks(&voted, "desk", &TimeZone::UTC).as_array().unwrap().len(), 3);
+        assert_eq!(blocks(&voted, "desk").as_array().unwrap().len(), 3);
         voted.obstacle = Some("You have approved.".to_owned());
-        assert_eq!(blocks(&voted, "desk", &TimeZone::UTC)[2]["text"]["text"], "You have approved.");
+        assert_eq!(blocks(&voted, "desk")[2]["text"]["text"], "You have approved.");
     }
 
     #[test]
     fn an_ended_call_has_no_button_that_decides() {
-        assert_eq!(actions(&letter(Occasion::Ended(End::Approved), "{}")), ["holdpoint_open"]);
+        assert_eq!(actions(&letter(Occasion::Ended(EndReason::Approved), "{}")), ["holdpoint_open"]);
     }
 }

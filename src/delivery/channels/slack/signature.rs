@@ -15,9 +15,9 @@ const VERSION: &str = "v0";
 
 /// The headers of a request from Slack.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Signed<'a> {
-    pub(crate) timestamp: &'a str,
-    pub(crate) signature: &'a str,
+pub(super) struct SignatureHeaders<'a> {
+    pub(super) timestamp: &'a str,
+    pub(super) signature: &'a str,
 }
 
 /// The secret that Slack shares with one application.
@@ -32,7 +32,7 @@ impl fmt::Debug for SigningSecret {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(super) enum SignatureRefusal {
     /// The request is too old, or from the future, or its time cannot be read.
     Time,
     /// The signature is not one of this secret.
@@ -47,23 +47,29 @@ impl SigningSecret {
     }
 
     /// Verifies a request at this time, in seconds since 1970. The signature is compared in constant time.
-    pub(super) fn verify(&self, signed: Signed<'_>, body: &[u8], now: i64) -> Result<(), Refused> {
+    pub(super) fn verify(
+        &self,
+        signed: SignatureHeaders<'_>,
+        body: &[u8],
+        now: i64,
+    ) -> Result<(), SignatureRefusal> {
         signed.check_time(now)?;
-        let given = signed.signature.strip_prefix("v0=").and_then(bytes).ok_or(Refused::Signature)?;
+        let given =
+            signed.signature.strip_prefix("v0=").and_then(bytes).ok_or(SignatureRefusal::Signature)?;
         let mut mac = self.0.clone();
         for piece in [VERSION.as_bytes(), b":", signed.timestamp.as_bytes(), b":", body] {
             mac.update(piece);
         }
-        mac.verify_slice(&given).map_err(|_| Refused::Signature)
+        mac.verify_slice(&given).map_err(|_| SignatureRefusal::Signature)
     }
 }
 
-impl Signed<'_> {
+impl SignatureHeaders<'_> {
     /// Checks the time of the request, which needs no body.
-    pub(crate) fn check_time(&self, now: i64) -> Result<(), Refused> {
+    pub(super) fn check_time(&self, now: i64) -> Result<(), SignatureRefusal> {
         let is_number = self.timestamp.bytes().all(|byte| byte.is_ascii_digit());
-        let at: i64 = self.timestamp.parse().ok().filter(|_| is_number).ok_or(Refused::Time)?;
-        if now.abs_diff(at) > TOLERANCE { Err(Refused::Time) } else { Ok(()) }
+        let at: i64 = self.timestamp.parse().ok().filter(|_| is_number).ok_or(SignatureRefusal::Time)?;
+        if now.abs_diff(at) > TOLERANCE { Err(SignatureRefusal::Time) } else { Ok(()) }
     }
 }
 
@@ -88,8 +94,12 @@ mod tests {
         &trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     const SIGNED: &str = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
 
-    fn verify(timestamp: &str, signature: &str, body: &str, now: i64) -> Result<(), Refused> {
-        SigningSecret::new(SECRET).unwrap().verify(Signed { timestamp, signature }, body.as_bytes(), now)
+    fn verify(timestamp: &str, signature: &str, body: &str, now: i64) -> Result<(), SignatureRefusal> {
+        SigningSecret::new(SECRET).unwrap().verify(
+            SignatureHeaders { timestamp, signature },
+            body.as_bytes(),
+            now,
+        )
     }
 
     #[test]
@@ -99,8 +109,8 @@ mod tests {
             (0, Ok(())),
             (300, Ok(())),
             (-300, Ok(())),
-            (301, Err(Refused::Time)),
-            (-301, Err(Refused::Time)),
+            (301, Err(SignatureRefusal::Time)),
+            (-301, Err(SignatureRefusal::Time)),
         ] {
             assert_eq!(verify(AT, SIGNED, BODY, now + later), verified, "{later}");
         }
@@ -110,15 +120,15 @@ mod tests {
     fn another_body_time_version_or_form_of_a_signature_is_refused() {
         let now = 1_531_420_618;
         for (at, signature, body, why) in [
-            (AT, SIGNED, "token=xyzz", Refused::Signature),
-            ("1531420619", SIGNED, BODY, Refused::Signature),
-            ("+1531420618", SIGNED, BODY, Refused::Time),
-            ("", SIGNED, BODY, Refused::Time),
-            (AT, "", BODY, Refused::Signature),
-            (AT, "v0=", BODY, Refused::Signature),
-            (AT, &SIGNED.replace("v0=", "v1="), BODY, Refused::Signature),
-            (AT, &SIGNED[..SIGNED.len() - 2], BODY, Refused::Signature),
-            (AT, &SIGNED.replace("a2", "+2"), BODY, Refused::Signature),
+            (AT, SIGNED, "token=xyzz", SignatureRefusal::Signature),
+            ("1531420619", SIGNED, BODY, SignatureRefusal::Signature),
+            ("+1531420618", SIGNED, BODY, SignatureRefusal::Time),
+            ("", SIGNED, BODY, SignatureRefusal::Time),
+            (AT, "", BODY, SignatureRefusal::Signature),
+            (AT, "v0=", BODY, SignatureRefusal::Signature),
+            (AT, &SIGNED.replace("v0=", "v1="), BODY, SignatureRefusal::Signature),
+            (AT, &SIGNED[..SIGNED.len() - 2], BODY, SignatureRefusal::Signature),
+            (AT, &SIGNED.replace("a2", "+2"), BODY, SignatureRefusal::Signature),
         ] {
             assert_eq!(verify(at, signature, body, now), Err(why), "{at} {signature}");
         }

@@ -1,8 +1,8 @@
 //! One message by SMTP (RFC 5321), over a connection of its own.
 
-use super::failed::Failed;
 use crate::config::{ConfigError, Mail, MailTls};
-use holdpoint_core::endpoint::{Failure, FailureAction};
+use crate::delivery::channel::FailedAttempt;
+use holdpoint_core::endpoint::Failure;
 use holdpoint_store::Attempted;
 use lettre::Message;
 use lettre::message::Mailbox;
@@ -23,12 +23,14 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// The status of a refusal whose status is not known.
 const UNNAMED: u16 = 500;
 
-pub(super) struct MailServer {
+pub(in crate::delivery::channels) struct MailServer {
     host: String,
     port: u16,
     encryption: Encryption,
     user: Option<(String, SecretString)>,
     pub(super) from: Mailbox,
+    /// The longest time of an attempt.
+    pub(super) timeout: Duration,
 }
 
 /// How a connection is encrypted.
@@ -40,7 +42,7 @@ enum Encryption {
 
 impl MailServer {
     /// Prepares the mail server, and connects to nothing.
-    pub(super) fn new(mail: &Mail) -> Result<Self, ConfigError> {
+    pub(in crate::delivery::channels) fn new(mail: &Mail) -> Result<Self, ConfigError> {
         let (host, port) = mail.address()?;
         let encryption = match mail.tls {
             MailTls::Starttls => Encryption::Starttls(parameters(mail, &host)?),
@@ -48,7 +50,7 @@ impl MailServer {
             MailTls::None => Encryption::None,
         };
         let user = mail.user.clone().zip(mail.password.clone());
-        Ok(Self { host, port, encryption, user, from: mail.sender()? })
+        Ok(Self { host, port, encryption, user, from: mail.sender()?, timeout: mail.timeout })
     }
 
     /// Sends a message to its one recipient, once. A refusal of the recipient or of the message is final. What the
@@ -58,7 +60,7 @@ impl MailServer {
         to: &Mailbox,
         message: &Message,
         until: Instant,
-    ) -> Result<Attempted, Failed> {
+    ) -> Result<Attempted, FailedAttempt> {
         let mut connection = match timeout_at(until, self.begin()).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(failed(&error, Failure::NotSent)),
@@ -126,17 +128,16 @@ fn parameters(mail: &Mail, host: &str) -> Result<TlsParameters, ConfigError> {
     builder.build().map_err(|error| wrong("tls", error.to_string()))
 }
 
-fn late(failure: Failure) -> Failed {
-    let why = "the mail server did not answer in time".to_owned();
-    Failed { failure, action: FailureAction::Retry(None), why }
+fn late(failure: Failure) -> FailedAttempt {
+    FailedAttempt::again(failure, "the mail server did not answer in time")
 }
 
 /// Returns the failed attempt. `silent` is the failure if the server gave no status.
-fn failed(error: &Error, silent: Failure) -> Failed {
+fn failed(error: &Error, silent: Failure) -> FailedAttempt {
     let (failure, why) = match error.status() {
         // The words of the server may repeat what was sent.
         Some(code) => (Failure::Status(code.into()), format!("the mail server answered {code}")),
         None => (silent, error.to_string()),
     };
-    Failed { failure, action: FailureAction::Retry(None), why }
+    FailedAttempt::again(failure, why)
 }

@@ -1,10 +1,10 @@
 //! `[[notify]]`: people that get messages about held calls that they may decide.
 
-use super::webhooks::{check_name, check_tenant};
-use super::{AuthMode, Config, ConfigError, NotifyPost, mail, shown, slack, wrong};
+use crate::config::webhooks::{check_name, check_tenant};
+use crate::config::{AuthMode, Config, ConfigError, mail, shown, slack, wrong};
+use holdpoint_core::endpoint::ChannelKind;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
-use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,14 +72,22 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// How a recipient gets messages.
-pub(crate) enum NotifyBy {
-    /// By mail to this address.
-    Mail(Mailbox),
-    /// In Slack, to this user or channel.
-    Slack(String),
-    /// As POST requests.
-    Post(Box<NotifyPost>),
+/// The channel of an entry, with the address of its recipient there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotifyAddress<'a> {
+    Mail(&'a str),
+    Slack(&'a str),
+    Url(&'a str),
+}
+
+impl NotifyAddress<'_> {
+    pub(crate) const fn channel(self) -> ChannelKind {
+        match self {
+            Self::Mail(_) => ChannelKind::Mail,
+            Self::Slack(_) => ChannelKind::Slack,
+            Self::Url(_) => ChannelKind::Template,
+        }
+    }
 }
 
 /// A daily time, which may include midnight. The two ends differ.
@@ -115,14 +123,21 @@ fn time(text: &str) -> Option<Time> {
 }
 
 impl Notify {
-    /// Returns how the recipient gets messages, with the contents of the files. `key` is the key of the entry.
-    pub(crate) fn by(&self, key: &str) -> Result<NotifyBy, ConfigError> {
-        match (&self.mail, &self.slack, &self.url) {
-            (Some(address), None, None) => mail::mailbox(&format!("{key}.mail"), address).map(NotifyBy::Mail),
-            (None, Some(id), None) => Ok(NotifyBy::Slack(id.clone())),
-            (None, None, Some(url)) => Ok(NotifyBy::Post(Box::new(self.post(key, url)?))),
+    /// Returns the one address of the entry. `key` is the key of the entry.
+    pub(crate) fn address(&self, key: &str) -> Result<NotifyAddress<'_>, ConfigError> {
+        let [mail, slack, url] = [&self.mail, &self.slack, &self.url].map(Option::as_deref);
+        let all =
+            [mail.map(NotifyAddress::Mail), slack.map(NotifyAddress::Slack), url.map(NotifyAddress::Url)];
+        let mut set = all.into_iter().flatten();
+        match (set.next(), set.next()) {
+            (Some(address), None) => Ok(address),
             _ => Err(ConfigError::Value { key: format!("{key}.mail"), why: ONE_WAY.to_owned() }),
         }
+    }
+
+    /// Returns the channel of the entry, if it has one address.
+    pub(crate) fn channel(&self) -> Option<ChannelKind> {
+        self.address("").ok().map(NotifyAddress::channel)
     }
 
     /// Returns the time zone. `key` is the key of the entry.
@@ -163,20 +178,14 @@ impl Notify {
             }
             _ => {}
         }
-        match (&self.mail, &self.slack, &self.url) {
-            (Some(address), None, None) => {
-                mail::mailbox(&format!("{key}.mail"), address)?;
-                if config.mail.is_none() {
-                    return wrong(format!("{key}.mail"), "expected a section [mail], with the mail server");
-                }
-                self.check_no_post(key)?;
-            }
-            (None, Some(id), None) => {
-                self.check_slack(key, id, config.slack.as_ref())?;
-                self.check_no_post(key)?;
-            }
-            (None, None, Some(url)) => self.check_post(key, url, &config.egress)?,
-            _ => wrong(format!("{key}.mail"), ONE_WAY)?,
+        let address = self.address(key)?;
+        match address {
+            NotifyAddress::Mail(to) => mail::check_recipient(key, to, config.mail.as_ref())?,
+            NotifyAddress::Slack(id) => self.check_slack(key, id, config.slack.as_ref())?,
+            NotifyAddress::Url(url) => self.check_post(key, url, &config.egress)?,
+        }
+        if address.channel() != ChannelKind::Template {
+            self.check_no_post(key)?;
         }
         self.quiet_hours(key)?;
         self.zone(key).map(drop)

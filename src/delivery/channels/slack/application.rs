@@ -1,22 +1,14 @@
 //! Slack: requests to its Web API, the signatures of its own requests, and the users of its accounts.
 
-mod button;
-mod form;
-mod people;
-mod signature;
-
+use super::people::People;
+use super::signature::{SIGNATURE, SignatureHeaders, SignatureRefusal, SigningSecret, TIMESTAMP};
 use crate::config::{Config, ConfigError};
-pub(crate) use button::{Button, Decision};
-pub(crate) use form::{Rejecting, View};
 use holdpoint_egress::{Post, Unanswered, read};
-use people::People;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
-pub(crate) use signature::{Refused, Signed};
-use signature::{SIGNATURE, SigningSecret, TIMESTAMP};
 use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -24,11 +16,11 @@ use tokio::time::{Instant, timeout_at};
 /// Maximum length of an answer that opens a form, in bytes. It repeats the form.
 const ANSWER_BYTES: usize = 64 * 1024;
 /// The longest time of a request to Slack.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A method of the Web API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(super) enum Method {
     PostMessage,
     /// Changes a message.
     Update,
@@ -48,13 +40,13 @@ impl Method {
 
 /// The answer to a request that opens a form.
 #[derive(Debug, Default, Deserialize)]
-struct Opened {
+struct FormAnswer {
     ok: bool,
     error: Option<String>,
 }
 
 /// The Slack application of the configuration.
-pub(crate) struct Slack {
+pub(in crate::delivery::channels) struct Slack {
     /// The address of the Web API, without a slash at its end.
     api: Url,
     post: Post,
@@ -71,7 +63,7 @@ impl fmt::Debug for Slack {
 
 impl Slack {
     /// Prepares the application of the configuration, if it has one, and sends nothing.
-    pub(crate) fn new(config: &Config) -> Result<Option<Self>, ConfigError> {
+    pub(in crate::delivery::channels) fn new(config: &Config) -> Result<Option<Self>, ConfigError> {
         let Some(slack) = &config.slack else { return Ok(None) };
         let wrong = |field: &str, why: &str| ConfigError::Value {
             key: format!("slack.{field}"),
@@ -86,7 +78,7 @@ impl Slack {
     }
 
     /// Calls a method of the Web API, once.
-    pub(crate) async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         body: &Value,
@@ -101,20 +93,20 @@ impl Slack {
 
     /// Opens a form for the user whose press has this `trigger_id`, which Slack takes for three seconds. The error is the
     /// reason, for the log.
-    pub(crate) async fn open(&self, trigger_id: &str, view: &Value, until: Instant) -> Result<(), String> {
+    pub(super) async fn open(&self, trigger_id: &str, view: &Value, until: Instant) -> Result<(), String> {
         let body = json!({ "trigger_id": trigger_id, "view": view });
         let answer = self.call(Method::OpenView, &body, until).await.map_err(|error| format!("{error:?}"))?;
         let status = answer.status();
         let bytes = timeout_at(until, read(answer, ANSWER_BYTES)).await;
         let bytes = bytes.map_err(|_elapsed| "it did not answer in time".to_owned())??;
-        let Opened { ok, error } = serde_json::from_slice(&bytes).unwrap_or_default();
+        let FormAnswer { ok, error } = serde_json::from_slice(&bytes).unwrap_or_default();
         let why = || format!("it answered {status}, {}", error.as_deref().unwrap_or("without an error"));
         if ok { Ok(()) } else { Err(why()) }
     }
 
     /// Shows a text to the user that pressed a button, and to no other. The URL is that of Slack's request. The text
     /// contains no text of a call.
-    pub(crate) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
+    pub(super) async fn reply(&self, response_url: &str, text: &str) -> Result<Response, Unanswered> {
         let Some(url) = self.own_url(response_url) else {
             return Err(Unanswered::NotSent("response_url is not an address of Slack".to_owned()));
         };
@@ -140,25 +132,30 @@ impl Slack {
     }
 
     /// Verifies a request of Slack at this time, in seconds since 1970.
-    pub(crate) fn verify(&self, signed: Signed<'_>, body: &[u8], now: i64) -> Result<(), Refused> {
+    pub(super) fn verify(
+        &self,
+        signed: SignatureHeaders<'_>,
+        body: &[u8],
+        now: i64,
+    ) -> Result<(), SignatureRefusal> {
         self.secret.verify(signed, body, now)
     }
 
     /// The users of Slack that decide.
-    pub(crate) const fn people(&self) -> &People {
+    pub(super) const fn people(&self) -> &People {
         &self.people
     }
 }
 
-impl<'a> Signed<'a> {
+impl<'a> SignatureHeaders<'a> {
     /// Reads the headers of a request, by their names. `None` if one of them is missing.
-    pub(crate) fn of(header: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
+    pub(super) fn of(header: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         Some(Self { timestamp: header(TIMESTAMP)?, signature: header(SIGNATURE)? })
     }
 }
 
 /// Returns a text of Block Kit without markup, with at most this many characters.
-pub(crate) fn plain(text: &str, chars_max: usize) -> Value {
+pub(super) fn plain(text: &str, chars_max: usize) -> Value {
     let short: String = match text.char_indices().nth(chars_max) {
         Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
         None => text.to_owned(),

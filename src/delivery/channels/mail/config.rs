@@ -1,6 +1,6 @@
 //! `[mail]`: the mail server by which the server sends messages.
 
-use super::{ConfigError, shown, wrong};
+use crate::config::{ConfigError, shown, wrong};
 use lettre::message::Mailbox;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct Mail {
     /// `server`: the host of the mail server, with a port if it is not the usual one.
     pub server: String,
     /// `tls`: how the connection is encrypted.
-    #[serde(default, deserialize_with = "super::sources::word")]
+    #[serde(default, deserialize_with = "crate::config::sources::word")]
     pub tls: MailTls,
     /// `ca_file`: a file with certificates (PEM) that are trusted besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct Mail {
     #[serde(default, serialize_with = "shown::secret")]
     pub password: Option<SecretString>,
     /// `timeout`: the longest time of an attempt to send a message.
-    #[serde(default = "timeout", with = "super::sources::duration")]
+    #[serde(default = "timeout", with = "crate::config::sources::duration")]
     pub timeout: Duration,
 }
 
@@ -118,8 +118,18 @@ impl Mail {
     }
 }
 
+/// Checks the key `mail` of an entry of `[[notify]]`.
+pub(super) fn check_recipient(key: &str, to: &str, server: Option<&Mail>) -> Result<(), ConfigError> {
+    let key = format!("{key}.mail");
+    mailbox(&key, to)?;
+    if server.is_none() {
+        return wrong(key, "expected a section [mail], with the mail server");
+    }
+    Ok(())
+}
+
 /// Reads a mail address, with or without a name.
-pub(super) fn mailbox(key: &str, text: &str) -> Result<Mailbox, ConfigError> {
+pub(crate) fn mailbox(key: &str, text: &str) -> Result<Mailbox, ConfigError> {
     // Not every mail server takes addresses beyond ASCII (RFC 6531).
     let is_ascii = |mailbox: &Mailbox| AsRef::<str>::as_ref(&mailbox.email).is_ascii();
     text.parse().ok().filter(is_ascii).ok_or_else(|| ConfigError::Value {

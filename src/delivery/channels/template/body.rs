@@ -2,12 +2,11 @@
 //!
 //! A template in JSON is read before it is filled, so the text of a call fills a text and nothing else.
 
-use super::letter::Letter;
-use super::shared::Shared;
 use crate::config::TemplateFormat;
+use crate::delivery::letter::Letter;
+use crate::delivery::shared::SharedArguments;
 use holdpoint_core::placeholders::{self, Piece};
 use holdpoint_core::strict_json;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 /// The deepest nesting of a template in JSON.
@@ -52,9 +51,9 @@ pub(super) enum Placeholder {
     Votes,
 }
 
-/// What the entry of a recipient has for its messages.
+/// What the messages of an entry may have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct TemplateAccess {
     /// Whether the messages have the address of the call.
     pub(super) link: bool,
     /// Whether the messages may have what contains arguments.
@@ -83,13 +82,13 @@ impl Placeholder {
     ];
 
     /// Returns the placeholder of this name, or the reason why the messages have none.
-    fn named(name: &str, given: Given) -> Result<Self, String> {
+    fn named(name: &str, access: TemplateAccess) -> Result<Self, String> {
         let Some((_, found)) = Self::ALL.into_iter().find(|(known, _)| *known == name) else {
             let known: Vec<String> = Self::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
             return Err(format!("expected one of {}", known.join(", ")));
         };
         match found {
-            Self::Link if !given.link => {
+            Self::Link if !access.link => {
                 Err("expected server.public_url and the console, which have the address of a call".to_owned())
             }
             Self::Headline
@@ -98,7 +97,7 @@ impl Placeholder {
             | Self::Inputs
             | Self::Constants
             | Self::Preview
-                if !given.arguments =>
+                if !access.arguments =>
             {
                 Err("expected share_arguments = true".to_owned())
             }
@@ -107,25 +106,25 @@ impl Placeholder {
     }
 
     /// Returns the value, or an empty text if the call has none.
-    fn value(self, letter: &Letter, zone: &TimeZone) -> String {
+    fn value(self, letter: &Letter) -> String {
         let shared = letter.shared.as_ref();
         match self {
             Self::Title => letter.title_line(),
-            Self::Text => letter.written(zone).text.trim_end().to_owned(),
+            Self::Text => letter.written().text.trim_end().to_owned(),
             Self::Sentence => letter.sentence(),
             Self::State => letter.occasion.state().to_owned(),
             Self::Tool => letter.tool(),
             Self::RequestedBy => letter.requested_by(),
             Self::Risk => letter.risk.to_owned(),
-            Self::Deadline => letter.deadline(zone).unwrap_or_default(),
+            Self::Deadline => letter.deadline().unwrap_or_default(),
             Self::CallId => letter.call_id.clone(),
             Self::Link => letter.url().unwrap_or_default(),
-            Self::Headline => shared.and_then(Shared::headline).unwrap_or_default(),
+            Self::Headline => shared.and_then(SharedArguments::headline).unwrap_or_default(),
             Self::Reason => shared.and_then(|it| reason(letter, it)).unwrap_or_default(),
-            Self::Outcome => shared.and_then(Shared::failure).unwrap_or_default(),
-            Self::Inputs => shared.map(Shared::inputs).unwrap_or_default(),
-            Self::Constants => shared.and_then(Shared::constants).unwrap_or_default(),
-            Self::Preview => shared.and_then(Shared::preview).unwrap_or_default(),
+            Self::Outcome => shared.and_then(SharedArguments::failure).unwrap_or_default(),
+            Self::Inputs => shared.map(SharedArguments::inputs).unwrap_or_default(),
+            Self::Constants => shared.and_then(SharedArguments::constants).unwrap_or_default(),
+            Self::Preview => shared.and_then(SharedArguments::preview).unwrap_or_default(),
             Self::Votes => letter.votes().unwrap_or_default(),
         }
     }
@@ -133,56 +132,61 @@ impl Placeholder {
 
 impl Template {
     /// Reads a template. The error is the reason why it cannot be used.
-    pub(super) fn parse(template: &str, format: TemplateFormat, given: Given) -> Result<Self, String> {
+    pub(super) fn parse(
+        template: &str,
+        format: TemplateFormat,
+        access: TemplateAccess,
+    ) -> Result<Self, String> {
         if template.trim().is_empty() {
             return Err("expected a text with placeholders".to_owned());
         }
         match format {
-            TemplateFormat::Text => text(template, given).map(Self::Text),
+            TemplateFormat::Text => text(template, access).map(Self::Text),
             TemplateFormat::Json => {
                 let value = strict_json::parse(template, DEPTH_MAX)
                     .map_err(|error| format!("expected JSON, with placeholders in its texts: {error}"))?;
-                Node::parse(value, given).map(Self::Json)
+                Node::parse(value, access).map(Self::Json)
             }
         }
     }
 
     /// Returns the body of the message.
-    pub(super) fn filled(&self, letter: &Letter, zone: &TimeZone) -> String {
+    pub(super) fn filled(&self, letter: &Letter) -> String {
         match self {
-            Self::Json(node) => node.filled(letter, zone).to_string(),
-            Self::Text(pieces) => fill(pieces, letter, zone),
+            Self::Json(node) => node.filled(letter).to_string(),
+            Self::Text(pieces) => fill(pieces, letter),
         }
     }
 }
 
 impl Node {
-    fn parse(value: Value, given: Given) -> Result<Self, String> {
+    fn parse(value: Value, access: TemplateAccess) -> Result<Self, String> {
         Ok(match value {
-            Value::String(template) => Self::Text(text(&template, given)?),
-            Value::Array(items) => {
-                Self::Items(items.into_iter().map(|item| Self::parse(item, given)).collect::<Result<_, _>>()?)
-            }
+            Value::String(template) => Self::Text(text(&template, access)?),
+            Value::Array(items) => Self::Items(
+                items.into_iter().map(|item| Self::parse(item, access)).collect::<Result<_, _>>()?,
+            ),
             Value::Object(fields) => {
-                let field = |(name, value): (String, Value)| {
+                let mut read = Vec::new();
+                for (name, value) in fields {
                     if name.contains(['{', '}']) {
                         return Err(format!("field {name:?}: expected a name without placeholders"));
                     }
-                    Ok((name, Self::parse(value, given)?))
-                };
-                Self::Fields(fields.into_iter().map(field).collect::<Result<_, _>>()?)
+                    read.push((name, Self::parse(value, access)?));
+                }
+                Self::Fields(read)
             }
             fixed @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
         })
     }
 
-    fn filled(&self, letter: &Letter, zone: &TimeZone) -> Value {
+    fn filled(&self, letter: &Letter) -> Value {
         match self {
             Self::Fixed(value) => value.clone(),
-            Self::Text(pieces) => Value::String(fill(pieces, letter, zone)),
-            Self::Items(items) => items.iter().map(|item| item.filled(letter, zone)).collect(),
+            Self::Text(pieces) => Value::String(fill(pieces, letter)),
+            Self::Items(items) => items.iter().map(|item| item.filled(letter)).collect(),
             Self::Fields(fields) => {
-                let filled = fields.iter().map(|(name, node)| (name.clone(), node.filled(letter, zone)));
+                let filled = fields.iter().map(|(name, node)| (name.clone(), node.filled(letter)));
                 Value::Object(filled.collect::<Map<_, _>>())
             }
         }
@@ -190,38 +194,38 @@ impl Node {
 }
 
 /// Returns why the call is held, or after the decision what the decider said about it.
-fn reason(letter: &Letter, shared: &Shared) -> Option<String> {
+fn reason(letter: &Letter, shared: &SharedArguments) -> Option<String> {
     if letter.occasion.waits() { shared.held_because() } else { shared.reason().or_else(|| shared.note()) }
 }
 
-fn text(template: &str, given: Given) -> Result<Text, String> {
-    placeholders::parse(template, |name| Placeholder::named(name, given))
+fn text(template: &str, access: TemplateAccess) -> Result<Text, String> {
+    placeholders::parse(template, |name| Placeholder::named(name, access))
 }
 
-fn fill(pieces: &Text, letter: &Letter, zone: &TimeZone) -> String {
-    placeholders::filled(pieces, |filled, placeholder| filled.push_str(&placeholder.value(letter, zone)))
+fn fill(pieces: &Text, letter: &Letter) -> String {
+    placeholders::filled(pieces, |filled, placeholder| filled.push_str(&placeholder.value(letter)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::letter::sample;
-    use super::super::occasion::{End, Occasion};
-    use super::super::shared::Said;
     use super::*;
+    use crate::delivery::letter::sample;
+    use crate::delivery::occasion::{EndReason, Occasion};
+    use crate::delivery::shared::DeciderWords;
     use holdpoint_core::headline::FilledHeadline;
     use holdpoint_core::preview::Preview;
     use serde_json::json;
 
-    const ALL: Given = Given { link: true, arguments: true };
+    const ALL: TemplateAccess = TemplateAccess { link: true, arguments: true };
     const ATTACK: &str = "x\", \"topic\": \"planted\"}\r\n{inputs}\u{202e}\u{2028}\u{1b}[31m\\";
 
     fn letter() -> Letter {
         let inputs = json!({ "a": ATTACK.repeat(1000) }).to_string();
         let value = Piece::Value(ATTACK.to_owned());
-        let shared = Shared {
+        let shared = SharedArguments {
             headline: Some(FilledHeadline::new([value].into_iter())),
             held_because: Some(ATTACK.to_owned()),
-            said: Some(Said::Reason(ATTACK.to_owned())),
+            said: Some(DeciderWords::Reason(ATTACK.to_owned())),
             failure: Some(ATTACK.to_owned()),
             constants: Some(inputs.clone()),
             preview: Some(Preview::text(ATTACK)),
@@ -246,7 +250,7 @@ mod tests {
     fn no_text_of_a_call_leaves_its_text_in_json() {
         let body = json!({ "topic": "holds", "n": 5, "all": [every_placeholder()], "nested": { "a": "{{{tool}}}" } });
         let template = Template::parse(&body.to_string(), TemplateFormat::Json, ALL).unwrap();
-        let filled = template.filled(&letter(), &TimeZone::UTC);
+        let filled = template.filled(&letter());
         let read: Value = serde_json::from_str(&filled).unwrap();
         let names: Vec<&String> = read.as_object().unwrap().keys().collect();
         assert_eq!(names.len(), 4, "{filled}");
@@ -265,7 +269,7 @@ mod tests {
         let names = Placeholder::ALL.iter().filter(|(name, _)| *name != "text");
         let lines: Vec<String> = names.map(|(name, _)| format!("{{{name}}}")).collect();
         let template = Template::parse(&lines.join("\n"), TemplateFormat::Text, ALL).unwrap();
-        let filled = template.filled(&letter(), &TimeZone::UTC);
+        let filled = template.filled(&letter());
         assert_eq!(filled.split('\n').count(), lines.len(), "{filled}");
         assert!(!filled.contains(['\r', '\u{202e}', '\u{2028}', '\u{1b}']), "{filled}");
         assert!(filled.len() < 20_000);
@@ -273,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_template_that_cannot_be_filled_is_refused_with_its_reason() {
-        let none = Given { link: false, arguments: false };
-        for (template, format, given, why) in [
+        let none = TemplateAccess { link: false, arguments: false };
+        for (template, format, access, why) in [
             (" ", TemplateFormat::Text, ALL, "expected a text"),
             (
                 "{headlines}",
@@ -291,7 +295,7 @@ mod tests {
             ("{\"a\": 1, \"a\": 2}", TemplateFormat::Json, ALL, "expected JSON"),
             ("{\"{title}\": 1}", TemplateFormat::Json, ALL, "field \"{title}\""),
         ] {
-            let refused = Template::parse(template, format, given).unwrap_err();
+            let refused = Template::parse(template, format, access).unwrap_err();
             assert!(refused.contains(why), "{template}: {refused}");
         }
     }
@@ -302,14 +306,14 @@ mod tests {
         let mut letter = letter();
         let shared = letter.shared.as_mut().unwrap();
         shared.held_because = Some("the policy asks".to_owned());
-        shared.said = Some(Said::Reason("too much".to_owned()));
+        shared.said = Some(DeciderWords::Reason("too much".to_owned()));
         shared.failure = None;
         letter.approved_by = Vec::new();
         let votes = "needs 2 people; approved by nobody yet";
-        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("the policy asks||{votes}"));
-        letter.occasion = Occasion::Ended(End::Rejected);
-        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("too much||{votes}"));
+        assert_eq!(template.filled(&letter), format!("the policy asks||{votes}"));
+        letter.occasion = Occasion::Ended(EndReason::Rejected);
+        assert_eq!(template.filled(&letter), format!("too much||{votes}"));
         letter.shared.as_mut().unwrap().said = None;
-        assert_eq!(template.filled(&letter, &TimeZone::UTC), format!("||{votes}"));
+        assert_eq!(template.filled(&letter), format!("||{votes}"));
     }
 }

@@ -6,85 +6,63 @@
 //!
 //! # One press of a button
 //!
-//! 1. [`Unverified::of`] recognizes the request in place of the authentication, and checks its headers before the body
-//!    is read. [`Interactions`] verifies the signature over the bytes, and only then reads them.
-//! 2. `slack::people` maps the Slack user to a principal, in the tenant of the endpoint that the value of the button
+//! 1. `http` recognizes the request by its path in place of the authentication, and has its headers checked before the
+//!    body is read. [`SlackHook`] verifies the signature over the bytes, and only then reads them.
+//! 2. `people` maps the Slack user to a principal, in the tenant of the endpoint that the value of the button
 //!    names. `Approvals::decide` decides with the hash of that value.
 //! 3. The answer follows the decision, after two seconds at the latest. A notice for the user goes to the
 //!    `response_url` (`Slack::reply`), if it is an address of Slack. The message itself changes by its delivery.
 
+use super::application::Slack;
+use super::button::{Button, ButtonDecision};
+use super::form::{FormReport, RejectionForm};
+use super::signature::{SignatureHeaders, SignatureRefusal};
 use crate::agent::Tasks;
 use crate::approvals::{Approvals, DecideError, Decided, Decider, DecisionRequest, Scope};
-use crate::http::approvals::validate::REASON_MAX;
-use crate::http::auth::failure::Unknown;
-use crate::http::body::templates::without_api;
-use crate::http::failure::error::ApiError;
+use crate::delivery::hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport, VerifiedBody};
 use crate::rate_limit::RateLimited;
-use crate::slack::{Button, Decision, Refused, Rejecting, Signed, Slack, View};
+use async_trait::async_trait;
 use holdpoint_core::clock::Timestamp;
-use holdpoint_core::decision::{Choice, Surface};
+use holdpoint_core::decision::{Choice, REASON_MAX, Surface};
 use holdpoint_core::surrogates::without_lone_halves;
-use poem::http::Method;
-use poem::{Endpoint, Request, Response, Result};
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Span;
 
-pub(in crate::http) const PATH: &str = "/slack/interactions";
-/// The same, as pages reach the routes.
-pub(in crate::http) const API_PATH: &str = "/api/slack/interactions";
+pub(in crate::delivery::channels) const PATH: &str = "/slack/interactions";
 /// The longest wait for a decision before the answer. Slack waits three seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The longest time for a form to open. Slack takes the id of a press for three seconds.
 const OPEN_WITHIN: Duration = Duration::from_secs(3);
 const FIELD: &str = "payload";
 
-/// A request that Slack seems to have sent. The middleware puts it into the request.
-#[derive(Debug, Clone)]
-pub(in crate::http) struct Unverified {
-    slack: Arc<Slack>,
-    now: Timestamp,
+fn signed(headers: &HeaderMap) -> Result<SignatureHeaders<'_>, HookRefusal> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    SignatureHeaders::of(header).ok_or_else(|| {
+        refusal("The headers x-slack-request-timestamp and x-slack-signature are not both there.")
+    })
 }
 
-impl Unverified {
-    /// Returns the request if it is one for this route, or the refusal of its headers. `None` for every other request.
-    pub(in crate::http) fn of(
-        request: &Request,
-        slack: Option<&Arc<Slack>>,
-        now: Timestamp,
-    ) -> Option<Result<Self, ApiError>> {
-        let is_interaction = request.method() == Method::POST && without_api(request.uri().path()) == PATH;
-        let slack = slack.filter(|_| is_interaction)?.clone();
-        let unverified = Self { slack, now };
-        // Before the body is read.
-        let checked = signed(request)
-            .and_then(|signed| signed.check_time(unverified.seconds()).map_err(unauthenticated));
-        Some(checked.map(|()| unverified))
-    }
-
-    fn seconds(&self) -> i64 {
-        self.now.as_micros().div_euclid(1_000_000)
-    }
-
-    /// Verifies that Slack signed this body.
-    fn verify(&self, request: &Request, body: &[u8]) -> Result<(), ApiError> {
-        self.slack.verify(signed(request)?, body, self.seconds()).map_err(unauthenticated)
-    }
+fn refused_signature(refused: SignatureRefusal) -> HookRefusal {
+    refusal(match refused {
+        SignatureRefusal::Time => {
+            "The x-slack-request-timestamp is no time, or is more than 5 minutes from now."
+        }
+        SignatureRefusal::Signature => {
+            "The x-slack-signature was made with another secret than slack.signing_secret, or over other bytes."
+        }
+    })
 }
 
-fn signed(request: &Request) -> Result<Signed<'_>, ApiError> {
-    Signed::of(|name| request.header(name))
-        .ok_or_else(|| ApiError::unauthenticated(&Unknown::SlackUnsigned, None))
+const fn refusal(why: &'static str) -> HookRefusal {
+    HookRefusal { scheme: "Slack", expected: "Expected a request that Slack signed.", why }
 }
 
-fn unauthenticated(refused: Refused) -> ApiError {
-    let why = match refused {
-        Refused::Time => Unknown::SlackTime,
-        Refused::Signature => Unknown::SlackSignature,
-    };
-    ApiError::unauthenticated(&why, None)
+fn seconds(at: Timestamp) -> i64 {
+    at.as_micros().div_euclid(1_000_000)
 }
 
 /// What Slack reports. Other fields are ignored.
@@ -94,10 +72,10 @@ struct Payload {
     kind: String,
     user: Option<Account>,
     #[serde(default)]
-    actions: Vec<Action>,
+    actions: Vec<PressedButton>,
     response_url: Option<String>,
     trigger_id: Option<String>,
-    view: Option<View>,
+    view: Option<FormReport>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,30 +84,31 @@ struct Account {
 }
 
 #[derive(Debug, Deserialize)]
-struct Action {
+struct PressedButton {
     action_id: String,
     value: Option<String>,
 }
 
 /// What a user does in Slack.
-struct Act {
+struct UserAction {
     account: String,
     button: Button,
     /// Where notices to the user go.
     response_url: Option<String>,
-    does: Does,
+    intent: Intent,
 }
 
-enum Does {
+/// What the user wants.
+enum Intent {
     Approve,
     /// Opens the form for the reason, with the id of the press.
     AskWhy(String),
     Reject(Option<String>),
 }
 
-impl Act {
+impl UserAction {
     /// Reads a verified body. `None` if it reports something else, such as a press of a link.
-    fn read(body: &[u8]) -> Result<Option<Self>, ApiError> {
+    fn read(body: &[u8]) -> Result<Option<Self>, UnreadableReport> {
         let mut fields = url::form_urlencoded::parse(body).filter(|(name, _)| name == FIELD);
         let text = fields.next().filter(|_| fields.next().is_none());
         let (_, text) = text.ok_or_else(|| wrong("expected this field once, in a form"))?;
@@ -142,63 +121,78 @@ impl Act {
         }
     }
 
-    fn of_press(payload: Payload) -> Result<Option<Self>, ApiError> {
-        let decides = |action: Action| Some((Decision::of_action_id(&action.action_id)?, action.value));
+    fn of_press(payload: Payload) -> Result<Option<Self>, UnreadableReport> {
+        let decides =
+            |action: PressedButton| Some((ButtonDecision::of_action_id(&action.action_id)?, action.value));
         let Some((decision, value)) = payload.actions.into_iter().find_map(decides) else { return Ok(None) };
         let account = account(payload.user)?;
         let button = value.as_deref().and_then(Button::parse);
         let button = button.ok_or_else(|| wrong("actions: expected the value of a button of this server"))?;
-        let does = match decision {
-            Decision::Approve => Does::Approve,
-            Decision::Reject => {
+        let intent = match decision {
+            ButtonDecision::Approve => Intent::Approve,
+            ButtonDecision::Reject => {
                 let id =
                     payload.trigger_id.ok_or_else(|| wrong("trigger_id: expected the id of the press"))?;
-                Does::AskWhy(id)
+                Intent::AskWhy(id)
             }
         };
-        Ok(Some(Self { account, button, response_url: payload.response_url, does }))
+        Ok(Some(Self { account, button, response_url: payload.response_url, intent }))
     }
 
-    fn of_form(payload: Payload) -> Result<Option<Self>, ApiError> {
-        let Some(view) = payload.view.filter(View::rejects) else { return Ok(None) };
+    fn of_form(payload: Payload) -> Result<Option<Self>, UnreadableReport> {
+        let Some(view) = payload.view.filter(FormReport::rejects) else { return Ok(None) };
         let account = account(payload.user)?;
         let kept = view.kept();
         let kept =
             kept.ok_or_else(|| wrong("view: expected the private_metadata of a form of this server"))?;
-        let Rejecting { button, response_url } = kept;
-        let does = Does::Reject(view.reason().map(str::to_owned));
-        Ok(Some(Self { account, button, response_url, does }))
+        let RejectionForm { button, response_url } = kept;
+        let intent = Intent::Reject(view.reason().map(str::to_owned));
+        Ok(Some(Self { account, button, response_url, intent }))
     }
 }
 
-fn account(user: Option<Account>) -> Result<String, ApiError> {
+fn account(user: Option<Account>) -> Result<String, UnreadableReport> {
     Ok(user.ok_or_else(|| wrong("user: expected the user that pressed the button"))?.id)
 }
 
-fn wrong(why: &str) -> ApiError {
-    ApiError::bad_request(format!("{FIELD}: {why}"))
+fn wrong(why: &str) -> UnreadableReport {
+    UnreadableReport(format!("{FIELD}: {why}"))
 }
 
-/// The endpoint of the route.
-pub(in crate::http) struct Interactions {
-    pub(in crate::http) approvals: Approvals,
-    pub(in crate::http) tasks: Tasks,
+/// The hook of the Slack application.
+pub(in crate::delivery::channels) struct SlackHook {
+    pub(in crate::delivery::channels) slack: Arc<Slack>,
+    pub(in crate::delivery::channels) approvals: Approvals,
+    pub(in crate::delivery::channels) tasks: Tasks,
 }
 
-impl Endpoint for Interactions {
-    type Output = Response;
+#[async_trait]
+impl InboundHook for SlackHook {
+    fn path(&self) -> &'static str {
+        PATH
+    }
 
-    async fn call(&self, mut request: Request) -> Result<Response> {
-        // The path of another request can lead here too: it is written in another way.
-        let unverified = request.data::<Unverified>().cloned().ok_or_else(ApiError::not_found)?;
-        let body = request.take_body().into_bytes().await?;
-        unverified.verify(&request, &body)?;
-        let Some(act) = Act::read(&body)? else { return Ok(Response::default()) };
-        if matches!(&act.does, Does::Reject(Some(reason)) if reason.chars().count() > REASON_MAX) {
-            let fault = Rejecting::fault(&format!("At most {REASON_MAX} characters."));
-            return Ok(Response::builder().content_type("application/json").body(fault.to_string()));
+    fn check_head(&self, headers: &HeaderMap, now: Timestamp) -> Result<(), HookRefusal> {
+        signed(headers)?.check_time(seconds(now)).map_err(refused_signature)
+    }
+
+    fn verify(
+        &self,
+        headers: &HeaderMap,
+        body: Vec<u8>,
+        now: Timestamp,
+    ) -> Result<VerifiedBody, HookRefusal> {
+        self.slack.verify(signed(headers)?, &body, seconds(now)).map_err(refused_signature)?;
+        Ok(VerifiedBody::new(body))
+    }
+
+    async fn handle(&self, body: VerifiedBody) -> Result<HookAnswer, UnreadableReport> {
+        let Some(act) = UserAction::read(body.bytes())? else { return Ok(HookAnswer::Done) };
+        if matches!(&act.intent, Intent::Reject(Some(reason)) if reason.chars().count() > REASON_MAX) {
+            let fault = RejectionForm::fault(&format!("At most {REASON_MAX} characters."));
+            return Ok(HookAnswer::Json(fault));
         }
-        let (approvals, tasks, slack) = (self.approvals.clone(), self.tasks.clone(), unverified.slack);
+        let (approvals, tasks, slack) = (self.approvals.clone(), self.tasks.clone(), self.slack.clone());
         let deciding = self.tasks.spawn(async move {
             let notice = act_on(&approvals, &slack, &act).await;
             if let Some((url, notice)) = act.response_url.zip(notice) {
@@ -215,25 +209,25 @@ impl Endpoint for Interactions {
         });
         // The task completes a slower decision, and the message shows it.
         let _decided = timeout(ANSWER_WITHIN, deciding).await;
-        Ok(Response::default())
+        Ok(HookAnswer::Done)
     }
 }
 
 /// Decides the call, or opens the form. Returns the notice for the user, unless the message will show the decision.
-async fn act_on(approvals: &Approvals, slack: &Slack, act: &Act) -> Option<String> {
-    let Act { account, button, response_url, does } = act;
+async fn act_on(approvals: &Approvals, slack: &Slack, act: &UserAction) -> Option<String> {
+    let UserAction { account, button, response_url, intent } = act;
     let Some(principal) = slack.people().user(&button.endpoint, account) else {
         tracing::info!(account, endpoint = button.endpoint, "no entry of notify has this Slack account");
         return Some(UNMAPPED.to_owned());
     };
     Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
     let Some(tool_call_id) = button.call() else { return Some(NOT_FOUND.to_owned()) };
-    let choice = match does {
-        Does::Approve => Choice::AS_PROPOSED,
-        Does::Reject(reason) => Choice::Reject { reason: reason.clone() },
-        Does::AskWhy(trigger_id) => {
+    let choice = match intent {
+        Intent::Approve => Choice::AS_PROPOSED,
+        Intent::Reject(reason) => Choice::Reject { reason: reason.clone() },
+        Intent::AskWhy(trigger_id) => {
             let form =
-                Rejecting { button: button.clone(), response_url: response_url.clone() }.form(REASON_MAX);
+                RejectionForm { button: button.clone(), response_url: response_url.clone() }.form(REASON_MAX);
             let opened = slack.open(trigger_id, &form, Instant::now() + OPEN_WITHIN).await;
             return opened.err().map(|why| {
                 tracing::warn!(why, "Slack did not open the form for a reason");

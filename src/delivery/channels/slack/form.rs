@@ -1,7 +1,7 @@
 //! The form that asks for the reason of a rejection. Slack opens it after a press, and reports what was entered.
 
+use super::application::plain;
 use super::button::Button;
-use super::plain;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -19,35 +19,35 @@ const URL_BYTES_MAX: usize = 800;
 
 /// What a form keeps: the pressed button, and where notices to its user go.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Rejecting {
-    pub(crate) button: Button,
-    pub(crate) response_url: Option<String>,
+pub(super) struct RejectionForm {
+    pub(super) button: Button,
+    pub(super) response_url: Option<String>,
 }
 
 /// A form as Slack reports it.
 #[derive(Debug, Deserialize)]
-pub(crate) struct View {
+pub(super) struct FormReport {
     callback_id: Option<String>,
     #[serde(default)]
     private_metadata: String,
     #[serde(default)]
-    state: State,
+    state: EnteredTexts,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct State {
+struct EnteredTexts {
     #[serde(default)]
-    values: HashMap<String, HashMap<String, Entered>>,
+    values: HashMap<String, HashMap<String, EnteredText>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entered {
+struct EnteredText {
     value: Option<String>,
 }
 
-impl Rejecting {
+impl RejectionForm {
     /// Returns the form. `reason_max` is the maximum length of a reason, in characters.
-    pub(crate) fn form(&self, reason_max: usize) -> Value {
+    pub(super) fn form(&self, reason_max: usize) -> Value {
         let response_url = self.response_url.clone().filter(|url| url.len() <= URL_BYTES_MAX);
         let kept = Self { button: self.button.clone(), response_url };
         json!({
@@ -74,24 +74,24 @@ impl Rejecting {
     }
 
     /// Returns the answer that shows a fault in the form.
-    pub(crate) fn fault(why: &str) -> Value {
+    pub(super) fn fault(why: &str) -> Value {
         json!({ "response_action": "errors", "errors": { FIELD: why } })
     }
 }
 
-impl View {
+impl FormReport {
     /// Whether it is the form of this module.
-    pub(crate) fn rejects(&self) -> bool {
+    pub(super) fn rejects(&self) -> bool {
         self.callback_id.as_deref() == Some(FORM)
     }
 
     /// Returns what the form kept. `None` if this server did not write it.
-    pub(crate) fn kept(&self) -> Option<Rejecting> {
+    pub(super) fn kept(&self) -> Option<RejectionForm> {
         serde_json::from_str(&self.private_metadata).ok()
     }
 
     /// Returns the reason, if one was entered.
-    pub(crate) fn reason(&self) -> Option<&str> {
+    pub(super) fn reason(&self) -> Option<&str> {
         let reason = self.state.values.get(FIELD)?.get(FIELD)?.value.as_deref()?.trim();
         Some(reason).filter(|reason| !reason.is_empty())
     }

@@ -1,19 +1,33 @@
 //! Messages in Slack: one for each call and recipient, which later messages about the call change.
 
-use super::blocks::blocks;
-use super::failed::Failed;
-use super::letter::Letter;
-use super::response;
-use crate::slack::{Method, Slack};
-use holdpoint_core::endpoint::{Failure, FailureAction};
-use holdpoint_core::id::ToolCallId;
+mod application;
+mod blocks;
+mod button;
+#[cfg(test)]
+mod complete_card;
+mod form;
+mod hook;
+mod people;
+mod signature;
+
+use super::NotifyEntry;
+use crate::config::ConfigError;
+use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
+use crate::delivery::letter::Letter;
+use crate::delivery::response;
+pub(super) use application::Slack;
+use application::{Method, TIMEOUT};
+use async_trait::async_trait;
+use blocks::blocks;
+use holdpoint_core::endpoint::{ChannelKind, Failure, FailureAction};
 use holdpoint_egress::read;
-use holdpoint_store::{Attempted, SlackMessage};
-use jiff::tz::TimeZone;
+use holdpoint_store::{Attempted, SentMessage};
+pub(super) use hook::{PATH, SlackHook};
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum length of an answer, which repeats the message, in bytes.
@@ -55,82 +69,34 @@ const FINAL: [&str; 24] = [
 ];
 
 /// A user or a channel of Slack.
-pub(super) struct SlackRecipient {
-    pub(super) slack: Arc<Slack>,
+pub(super) struct SlackChannel {
+    slack: Arc<Slack>,
     /// The id of the user or the channel.
-    pub(super) to: String,
-}
-
-/// What a message is about.
-pub(super) struct About<'a> {
-    pub(super) call: Option<ToolCallId>,
-    pub(super) letter: &'a Letter,
-    pub(super) zone: &'a TimeZone,
-    /// The message that the recipient already has about the call.
-    pub(super) earlier: Option<&'a SlackMessage>,
+    to: String,
 }
 
 /// An answer of the Web API with the status 200.
 #[derive(Deserialize)]
-struct Answer {
+struct PostAnswer {
     ok: bool,
     error: Option<String>,
     channel: Option<String>,
     ts: Option<String>,
 }
 
-impl SlackRecipient {
-    /// Returns the user or the channel for operators.
-    pub(super) fn address(&self) -> String {
-        format!("slack:{}", self.to)
+impl SlackChannel {
+    pub(super) fn new(
+        slack: Option<Arc<Slack>>,
+        entry: &NotifyEntry<'_>,
+        to: &str,
+    ) -> Result<Self, ConfigError> {
+        let no_slack = || entry.wrong("slack", "expected a section [slack], with the Slack application");
+        Ok(Self { slack: slack.ok_or_else(no_slack)?, to: to.to_owned() })
     }
 
-    /// Posts a message, or changes the earlier one. `endpoint` is the name of the endpoint.
-    pub(super) async fn attempt(
-        &self,
-        endpoint: &str,
-        about: About<'_>,
-        until: Instant,
-    ) -> Result<Attempted, Failed> {
-        if about.earlier.is_none() && about.letter.occasion.only_changes() {
-            return Ok(Attempted::Unneeded);
-        }
-        let (method, body) = self.request(endpoint, &about);
-        let response = match self.slack.call(method, &body, until).await {
-            Ok(response) => response,
-            Err(unanswered) => return Err(response::failed(unanswered)),
-        };
-        response::of_response(&response).map_err(kept)?;
-        let wait = response::retry_after(response.headers());
-        match read_answer(response, until).await? {
-            Answer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
-                let posted =
-                    about.call.filter(|_| about.earlier.is_none()).zip(SlackMessage::new(channel, ts));
-                Ok(posted.map_or(Attempted::Accepted, |(call, message)| Attempted::Posted(call, message)))
-            }
-            Answer { ok: true, .. } => Ok(Attempted::Accepted),
-            Answer { ok: false, error, .. } => {
-                let error = error_name(error);
-                if FINAL.contains(&error.as_str()) {
-                    tracing::warn!(endpoint, error, "Slack refused a message");
-                    return Ok(Attempted::Refused(REFUSED));
-                }
-                let is_busy = matches!(error.as_str(), "ratelimited" | "rate_limited");
-                let status = if is_busy { TOO_MANY } else { REFUSED };
-                let action = FailureAction::Retry(wait.filter(|_| is_busy));
-                Err(Failed {
-                    failure: Failure::Status(status),
-                    action,
-                    why: format!("Slack answered {error}"),
-                })
-            }
-        }
-    }
-
-    fn request(&self, endpoint: &str, about: &About<'_>) -> (Method, Value) {
-        let About { letter, zone, earlier, .. } = about;
+    fn request(&self, endpoint: &str, letter: &Letter, earlier: Option<&SentMessage>) -> (Method, Value) {
         // The text of notifications. Slack would read it as mrkdwn.
-        let (text, blocks) = (escaped(&letter.title_line()), blocks(letter, endpoint, zone));
+        let (text, blocks) = (escaped(&letter.title_line()), blocks(letter, endpoint));
         match earlier {
             None => {
                 let body = json!({
@@ -139,9 +105,9 @@ impl SlackRecipient {
                 });
                 (Method::PostMessage, body)
             }
-            Some(SlackMessage { channel, ts }) => {
+            Some(SentMessage { place, id }) => {
                 let body = json!({
-                    "channel": channel, "ts": ts, "text": text, "blocks": blocks, "parse": "none",
+                    "channel": place, "ts": id, "text": text, "blocks": blocks, "parse": "none",
                     "link_names": false,
                 });
                 (Method::Update, body)
@@ -150,20 +116,71 @@ impl SlackRecipient {
     }
 }
 
+#[async_trait]
+impl Channel<Letter> for SlackChannel {
+    fn kind(&self) -> ChannelKind {
+        ChannelKind::Slack
+    }
+
+    fn address(&self) -> String {
+        format!("slack:{}", self.to)
+    }
+
+    fn timeout(&self) -> Duration {
+        TIMEOUT
+    }
+
+    fn changes_messages(&self) -> bool {
+        true
+    }
+
+    /// Posts a message, or changes the earlier one.
+    async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<Attempted, FailedAttempt> {
+        let Attempt { endpoint, message: letter, call, earlier, until, .. } = attempt;
+        if earlier.is_none() && letter.occasion.only_changes() {
+            return Ok(Attempted::Unneeded);
+        }
+        let (method, body) = self.request(endpoint, letter, earlier);
+        let response = match self.slack.call(method, &body, until).await {
+            Ok(response) => response,
+            Err(unanswered) => return Err(response::failed(unanswered)),
+        };
+        response::of_response(&response).map_err(kept)?;
+        let wait = response::retry_after(response.headers());
+        match read_answer(response, until).await? {
+            PostAnswer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
+                let posted = call.filter(|_| earlier.is_none()).zip(SentMessage::new(channel, ts));
+                Ok(posted.map_or(Attempted::Accepted, |(call, message)| Attempted::Posted(call, message)))
+            }
+            PostAnswer { ok: true, .. } => Ok(Attempted::Accepted),
+            PostAnswer { ok: false, error, .. } => {
+                let error = error_name(error);
+                if FINAL.contains(&error.as_str()) {
+                    tracing::warn!(endpoint, error, "Slack refused a message");
+                    return Ok(Attempted::Refused(REFUSED));
+                }
+                let is_busy = matches!(error.as_str(), "ratelimited" | "rate_limited");
+                let status = if is_busy { TOO_MANY } else { REFUSED };
+                let action = FailureAction::Retry(wait.filter(|_| is_busy));
+                let why = format!("Slack answered {error}");
+                Err(FailedAttempt { failure: Failure::Status(status), action, why })
+            }
+        }
+    }
+}
+
 /// Slack is never gone for good.
-fn kept(failed: Failed) -> Failed {
+fn kept(failed: FailedAttempt) -> FailedAttempt {
     let action = match failed.action {
         FailureAction::Disable => FailureAction::Retry(None),
         retry @ FailureAction::Retry(_) => retry,
     };
-    Failed { action, ..failed }
+    FailedAttempt { action, ..failed }
 }
 
-async fn read_answer(response: Response, until: Instant) -> Result<Answer, Failed> {
-    let unread = |why: &str| Failed {
-        failure: Failure::NoAnswer,
-        action: FailureAction::Retry(None),
-        why: format!("the answer of Slack cannot be read: {why}"),
+async fn read_answer(response: Response, until: Instant) -> Result<PostAnswer, FailedAttempt> {
+    let unread = |why: &str| {
+        FailedAttempt::again(Failure::NoAnswer, format!("the answer of Slack cannot be read: {why}"))
     };
     let read = timeout_at(until, read(response, ANSWER_BYTES)).await;
     let bytes = read.map_err(|_elapsed| unread("it did not end in time"))?.map_err(|why| unread(&why))?;

@@ -1,8 +1,8 @@
 //! The keys of `[[notify]]` about messages that are the POST of a filled template.
 
-use super::headers::headers;
-use super::sources::text_of_file;
-use super::{ConfigError, Egress, Notify, wrong};
+use crate::config::headers::headers;
+use crate::config::sources::text_of_file;
+use crate::config::{ConfigError, Egress, Notify, wrong};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Notify {
     }
 
     /// Returns the requests to this `url`, with the contents of the files.
-    pub(super) fn post(&self, key: &str, url: &str) -> Result<NotifyPost, ConfigError> {
+    pub(crate) fn post(&self, key: &str, url: &str) -> Result<NotifyPost, ConfigError> {
         let (format, content_type) = self.format(&format!("{key}.content_type"))?;
         let mut headers = headers(key, &self.headers, &self.header_files)?;
         headers.insert(CONTENT_TYPE, content_type);

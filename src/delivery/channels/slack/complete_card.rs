@@ -1,13 +1,12 @@
 //! Whatever a call is, a message that offers its approval shows the complete card.
 
 use super::blocks::blocks;
-use super::letter::{Letter, sample};
-use super::occasion::Occasion;
-use super::shared::sample_shared;
+use crate::delivery::letter::{Letter, sample};
+use crate::delivery::occasion::Occasion;
+use crate::delivery::shared::sample_shared;
 use holdpoint_core::card::CardPart;
 use holdpoint_core::preview::Preview;
 use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
-use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -42,7 +41,7 @@ proptest! {
 
     #[test]
     fn a_message_that_offers_an_approval_shows_the_complete_card(letter in letters()) {
-        let blocks = blocks(&letter, "desk", &TimeZone::UTC);
+        let blocks = blocks(&letter, "desk");
         let all = blocks.as_array().unwrap();
         prop_assert!(all.len() <= 50);
         let texts: Vec<&str> = all.iter().filter_map(|block| block["text"]["text"].as_str()).collect();

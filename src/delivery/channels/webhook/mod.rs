@@ -1,16 +1,17 @@
 //! Webhooks: one signed POST for each event, by Standard Webhooks.
 
-use super::PublicForm;
-use super::failed::Failed;
-use super::response::outcome;
 use crate::config::{self, Config, ConfigError, WebhookBody};
-use holdpoint_core::clock::Timestamp;
+use crate::delivery::PublicForm;
+use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
+use crate::delivery::response::outcome;
+use async_trait::async_trait;
+use holdpoint_core::endpoint::ChannelKind;
 use holdpoint_egress::Reach;
 use holdpoint_egress::signed_post::{Message, SignedPost};
 use holdpoint_egress::standard_webhooks::Signer;
-use holdpoint_store::{DueEvent, EndpointEvents, event_type, event_types};
+use holdpoint_store::{Attempted, DueEvent, EndpointEvents, event_type, event_types};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
+use std::time::Duration;
 
 /// The fields of the public form of an event that the thin body has too.
 const IDS: [&str; 5] = ["seq", "session_id", "thread_id", "run_id", "tool_call_id"];
@@ -24,6 +25,9 @@ pub(super) struct Webhook {
     tenant_id: String,
     /// The address of the console, if it has one.
     console: Option<String>,
+    /// Writes an event as its readers get it.
+    form: PublicForm,
+    timeout: Duration,
 }
 
 impl Webhook {
@@ -33,6 +37,7 @@ impl Webhook {
         index: usize,
         webhook: &config::Webhook,
         reach: &Reach,
+        form: PublicForm,
     ) -> Result<(Self, EndpointEvents), ConfigError> {
         let key = config::webhook_key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
@@ -55,30 +60,14 @@ impl Webhook {
             body: webhook.body,
             tenant_id: webhook.tenant.clone(),
             console: config.console_url().map(str::to_owned),
+            form,
+            timeout: webhook.timeout,
         };
         Ok((made, EndpointEvents { tenant_id: webhook.tenant.clone(), types }))
     }
 
-    /// Returns the address without its path, which may contain a secret.
-    pub(super) fn origin(&self) -> String {
-        self.post.origin()
-    }
-
-    /// Sends one request. Only a status of success is a delivery. The body of an answer is not read.
-    pub(super) async fn attempt(
-        &self,
-        due: &DueEvent,
-        form: PublicForm,
-        now: Timestamp,
-        until: Instant,
-    ) -> Result<(), Failed> {
-        let body = self.body(due, form).to_string().into_bytes();
-        let message = Message { id: due.event.event_id.clone(), now, idempotency_key: None };
-        outcome(self.post.send(&message, body, until).await)
-    }
-
-    fn body(&self, due: &DueEvent, form: PublicForm) -> Value {
-        let public = form(&due.event);
+    fn body(&self, due: &DueEvent) -> Value {
+        let public = (self.form)(&due.event);
         let facts = public.get("data");
         let mut data = Map::new();
         data.insert("tenant_id".to_owned(), json!(self.tenant_id));
@@ -98,5 +87,29 @@ impl Webhook {
             data.insert("event".to_owned(), Value::Object(public));
         }
         json!({ "type": event_type, "timestamp": at, "data": data })
+    }
+}
+
+#[async_trait]
+impl Channel<DueEvent> for Webhook {
+    fn kind(&self) -> ChannelKind {
+        ChannelKind::Webhook
+    }
+
+    /// The address without its path, which may contain a secret.
+    fn address(&self) -> String {
+        self.post.origin()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sends one request. Only a status of success is a delivery. The body of an answer is not read.
+    async fn send(&self, attempt: Attempt<'_, DueEvent>) -> Result<Attempted, FailedAttempt> {
+        let Attempt { message: due, now, until, .. } = attempt;
+        let body = self.body(due).to_string().into_bytes();
+        let message = Message { id: due.event.event_id.clone(), now, idempotency_key: None };
+        outcome(self.post.send(&message, body, until).await).map(|()| Attempted::Accepted)
     }
 }

@@ -1,6 +1,6 @@
 //! `[slack]`: the Slack application by which the server sends messages, and whose buttons decide.
 
-use super::{ConfigError, Notify, is_safe, notify_key, shown, wrong};
+use crate::config::{ConfigError, Notify, is_safe, notify_key, shown, wrong};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Rows of `slack_messages`.
+//! Rows of `slack_messages`: the messages of any channel that changes its messages.
 
 use sea_orm::entity::prelude::*;
 

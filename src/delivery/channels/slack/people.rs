@@ -5,7 +5,7 @@ use holdpoint_core::Principal;
 use std::collections::HashMap;
 
 /// The users that decide by buttons. A Slack account is one user of each tenant.
-pub(crate) struct People {
+pub(super) struct People {
     /// The tenant of each endpoint with messages in Slack.
     tenants: HashMap<String, String>,
     /// The users, by tenant and id of the Slack account.
@@ -34,7 +34,7 @@ impl People {
     }
 
     /// Returns the user of this Slack account in the tenant of the endpoint.
-    pub(crate) fn user(&self, endpoint: &str, account: &str) -> Option<&Principal> {
+    pub(super) fn user(&self, endpoint: &str, account: &str) -> Option<&Principal> {
         let tenant = self.tenants.get(endpoint)?;
         self.users.get(&(tenant.clone(), account.to_owned()))
     }

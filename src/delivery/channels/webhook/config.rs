@@ -1,7 +1,7 @@
 //! `[[webhooks]]`: addresses that get the events of a tenant.
 
-use super::sources::text_of_file;
-use super::{AuthMode, ConfigError, Egress, shown, wrong};
+use crate::config::sources::text_of_file;
+use crate::config::{AuthMode, ConfigError, Egress, shown, wrong};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,15 +41,15 @@ pub struct Webhook {
     /// `events`: the types of events that the endpoint gets. All types, if absent.
     #[serde(
         default,
-        deserialize_with = "super::sources::some_list",
+        deserialize_with = "crate::config::sources::some_list",
         skip_serializing_if = "Option::is_none"
     )]
     pub events: Option<Vec<String>>,
     /// `body`: what a request says about an event.
-    #[serde(default, deserialize_with = "super::sources::word")]
+    #[serde(default, deserialize_with = "crate::config::sources::word")]
     pub body: WebhookBody,
     /// `timeout`: how long the endpoint has to answer.
-    #[serde(default = "timeout", with = "super::sources::duration")]
+    #[serde(default = "timeout", with = "crate::config::sources::duration")]
     pub timeout: Duration,
 }
 
