@@ -20,6 +20,7 @@ mod canary;
 mod cancel;
 mod cancel_around_hold;
 mod cancellation;
+mod channels;
 mod client_disconnects;
 mod config;
 mod console;

@@ -18,12 +18,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The password of the mail server.
-const PASSWORD: &str = "canary-password";
+pub(crate) const PASSWORD: &str = "canary-password";
 /// The address of the console in messages.
 const CONSOLE: &str = "https://chat.example";
 
 /// An SMTP server, and the folder of its certificate.
-struct Postbox {
+pub(crate) struct Postbox {
     port: u16,
     tls: MailTls,
     lines: Arc<Mutex<Vec<Value>>>,
@@ -38,7 +38,7 @@ impl Postbox {
     }
 
     /// With these options besides, as `tests/mail/server.py` reads them.
-    fn with(tls: MailTls, options: Value) -> Self {
+    pub(crate) fn with(tls: MailTls, options: Value) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let python = root.join("target/tools/python-mail/bin/python");
         assert!(python.exists(), "run `cargo xtask test-only`, which installs {}", python.display());
@@ -65,7 +65,7 @@ impl Postbox {
     }
 
     /// Sets the next answers.
-    async fn answers(&mut self, answers: Value) {
+    pub(crate) async fn answers(&mut self, answers: Value) {
         let set = || self.lines.lock().unwrap().iter().filter(|line| line["set"] == true).count();
         let before = set();
         writeln!(self.stdin, "{answers}").unwrap();
@@ -74,7 +74,7 @@ impl Postbox {
     }
 
     /// The messages that the server has read, accepted or not.
-    fn read(&self) -> Vec<Value> {
+    pub(crate) fn read(&self) -> Vec<Value> {
         let lines = self.lines.lock().unwrap().clone();
         lines.into_iter().filter(|line| line.get("headers").is_some()).collect()
     }
@@ -91,7 +91,7 @@ impl Postbox {
     }
 
     /// The section that leads to this server.
-    fn mail(&self) -> Mail {
+    pub(crate) fn mail(&self) -> Mail {
         Mail {
             server: format!("localhost:{}", self.port),
             tls: self.tls,
@@ -137,7 +137,7 @@ fn entry(name: &str) -> Notify {
     }
 }
 
-fn header<'a>(message: &'a Value, name: &str) -> &'a str {
+pub(crate) fn header<'a>(message: &'a Value, name: &str) -> &'a str {
     message["headers"][name].as_str().unwrap_or_default()
 }
 

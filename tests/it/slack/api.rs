@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-pub(super) const TOKEN: &str = "xoxb-canary-token";
+pub(crate) const TOKEN: &str = "xoxb-canary-token";
 
 /// The path of a `response_url` that never answers.
 pub(super) const HANGS: &str = "/hangs";
 
 /// What the next request to the API gets.
 #[derive(Debug, Clone)]
-pub(super) enum Says {
+pub(crate) enum Says {
     /// The status 200 and this error.
     Error(&'static str),
     /// The status 429, and the number of seconds to wait.
@@ -60,6 +60,8 @@ impl Message {
 #[derive(Debug, Default)]
 struct Kept {
     next: VecDeque<Says>,
+    /// What every other request gets, if it is not served.
+    now: Option<Says>,
     messages: Vec<Message>,
     /// The forms that were opened.
     views: Vec<Value>,
@@ -70,13 +72,13 @@ struct Kept {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct FakeSlack {
-    pub(super) base: String,
+pub(crate) struct FakeSlack {
+    pub(crate) base: String,
     kept: Arc<Mutex<Kept>>,
 }
 
 impl FakeSlack {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let slack = Self { base, kept: Arc::default() };
@@ -97,6 +99,11 @@ impl FakeSlack {
         self.kept.lock().unwrap().next.extend(says);
     }
 
+    /// Says this to every further request, or serves it.
+    pub(crate) fn now(&self, says: Option<Says>) {
+        self.kept.lock().unwrap().now = says;
+    }
+
     pub(super) fn messages(&self) -> Vec<Message> {
         self.kept.lock().unwrap().messages.clone()
     }
@@ -110,7 +117,7 @@ impl FakeSlack {
         self.kept.lock().unwrap().notices.clone()
     }
 
-    pub(super) fn requests(&self) -> Vec<(Received, String)> {
+    pub(crate) fn requests(&self) -> Vec<(Received, String)> {
         self.kept.lock().unwrap().requests.clone()
     }
 
@@ -163,7 +170,7 @@ impl FakeSlack {
     /// Returns the status line with further headers, and the body. `None` for no answer.
     fn answer(&self, method: &str, received: &Received) -> Option<(String, String)> {
         let mut kept = self.kept.lock().unwrap();
-        let says = kept.next.pop_front();
+        let says = kept.next.pop_front().or_else(|| kept.now.clone());
         let answer = match says {
             Some(Says::Error(error)) => Some(json!({ "ok": false, "error": error }).to_string()),
             Some(Says::TooMany(seconds)) => {

@@ -14,20 +14,21 @@ mod refusals;
 
 use crate::support::token::now;
 use crate::support::{Client, Embedded};
-use api::{FakeSlack, Message, TOKEN};
+use api::Message;
+pub(crate) use api::{FakeSlack, Says, TOKEN};
 use holdpoint::config::{Config, Notify, Slack};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const SIGNING_SECRET: &str = "canary-signing-secret";
+pub(crate) const SIGNING_SECRET: &str = "canary-signing-secret";
 /// The address of the console in messages.
 const CONSOLE: &str = "https://chat.example";
 /// The path at which Slack reports presses.
 const PATH: &str = "/slack/interactions";
 
-const APPROVE: &str = "holdpoint_approve";
+pub(crate) const APPROVE: &str = "holdpoint_approve";
 const REJECT: &str = "holdpoint_reject";
 
 fn with_slack(config: &mut Config, slack: &FakeSlack, notify: impl IntoIterator<Item = Notify>) {
