@@ -6,6 +6,9 @@
 
 mod approval;
 mod auth;
+// In the folders of the channels: what belongs to one is in one place.
+#[path = "../delivery/channels/config.rs"]
+pub(crate) mod channels;
 mod client;
 mod database;
 mod egress;
@@ -13,26 +16,16 @@ mod headers;
 mod http_tools;
 mod limits;
 mod log;
-#[path = "../delivery/channels/mail/config.rs"]
-pub(crate) mod mail;
 mod mcp;
 mod mcp_oauth;
 mod model;
-#[path = "../delivery/channels/notify.rs"]
-mod notify;
-#[path = "../delivery/channels/template/config.rs"]
-mod notify_post;
 mod rules;
 mod server;
 mod shown;
-#[path = "../delivery/channels/slack/config.rs"]
-mod slack;
 mod sources;
 mod stream;
 mod tool_entry;
 mod tools;
-#[path = "../delivery/channels/webhook/config.rs"]
-mod webhooks;
 mod worker_tools;
 
 pub use approval::{
@@ -40,6 +33,7 @@ pub use approval::{
 };
 pub(crate) use auth::is_safe;
 pub use auth::{Auth, AuthMode, SessionFrom};
+pub use channels::{Mail, MailTls, Notify, Slack, Webhook, WebhookBody};
 pub use client::{Client, ClientFlags};
 pub use database::Database;
 pub use egress::Egress;
@@ -50,23 +44,16 @@ pub(crate) use http_tools::key as http_tool_key;
 pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
-pub use mail::{Mail, MailTls};
 pub use mcp::{McpProtocol, McpServer};
 pub(crate) use mcp::{Reached, key as mcp_key};
 pub use mcp_oauth::McpOauth;
 pub use model::Model;
-pub use notify::Notify;
-pub(crate) use notify::{NotifyAddress, QuietHours, key as notify_key};
-pub(crate) use notify_post::{NotifyPost, TemplateFormat};
 pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
-pub use slack::Slack;
 pub use stream::Stream;
 pub(crate) use tool_entry::ToolEntry;
 pub use tool_entry::ToolRisk;
 pub use tools::{Answers, ToolRules, Tools};
-pub(crate) use webhooks::key as webhook_key;
-pub use webhooks::{Webhook, WebhookBody};
 pub use worker_tools::WorkerTool;
 pub(crate) use worker_tools::key as worker_tool_key;
 
@@ -203,11 +190,7 @@ impl Config {
         http_tools::check(&self.http_tools, &self.tools, &self.egress, &self.server)?;
         worker_tools::check(&self.worker_tools)?;
         mcp::check(&self.mcp, &self.tools, &self.egress)?;
-        webhooks::check(&self.webhooks, &self.egress, self.auth.mode)?;
-        self.mail.as_ref().map_or(Ok(()), Mail::check)?;
-        self.slack.as_ref().map_or(Ok(()), Slack::check)?;
-        notify::check(&self.notify, self)?;
-        self.check_endpoint_names()?;
+        channels::check(self)?;
         self.auth.check(&self.server)?;
         self.check_people()?;
         self.check_workers()?;
@@ -239,13 +222,6 @@ impl Config {
             );
         }
         Ok(())
-    }
-
-    /// Refuses two endpoints of one name, which would share their place in the events.
-    fn check_endpoint_names(&self) -> Result<(), ConfigError> {
-        let webhooks = self.webhooks.iter().enumerate().map(|(place, it)| (webhook_key(place), &it.name));
-        let notify = self.notify.iter().enumerate().map(|(place, it)| (notify_key(place), &it.name));
-        webhooks::check_names(webhooks.chain(notify))
     }
 
     /// Returns whether the server serves `/docs`.

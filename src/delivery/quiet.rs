@@ -1,6 +1,6 @@
 //! Quiet hours: a daily time in which messages to a recipient wait.
 
-use crate::config::QuietHours;
+use crate::config::channels::QuietHours;
 use holdpoint_core::clock::Timestamp;
 use jiff::tz::TimeZone;
 

@@ -1,15 +1,29 @@
-//! `[[notify]]`: people that get messages about held calls that they may decide.
+//! The keys of the channels: the list of their sections, and `[[notify]]`, the people that get messages about held calls
+//! that they may decide.
+//!
+//! These files are modules of `config`, which is below the deliveries, and use nothing of theirs.
 
-use crate::config::webhooks::{check_name, check_tenant};
-use crate::config::{AuthMode, Config, ConfigError, mail, shown, slack, wrong};
+#[path = "mail/config.rs"]
+pub(crate) mod mail;
+#[path = "slack/config.rs"]
+pub(crate) mod slack;
+#[path = "template/config.rs"]
+pub(crate) mod template;
+#[path = "webhook/config.rs"]
+pub(crate) mod webhook;
+
+use crate::config::{AuthMode, Config, ConfigError, shown, wrong};
 use holdpoint_core::endpoint::ChannelKind;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
+pub use mail::{Mail, MailTls};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+pub use slack::Slack;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+pub use webhook::{Webhook, WebhookBody};
 
 /// The error of an entry with no way to its recipient, or with several.
 const ONE_WAY: &str = "expected either this, slack or url";
@@ -160,8 +174,8 @@ impl Notify {
 
     fn check(&self, key: &str, config: &Config) -> Result<(), ConfigError> {
         let mode = config.auth.mode;
-        check_name(key, &self.name)?;
-        check_tenant(key, &self.tenant, mode)?;
+        webhook::check_name(key, &self.name)?;
+        webhook::check_tenant(key, &self.tenant, mode)?;
         for (field, value) in [("user", &self.user), ("role", &self.role)] {
             if value.as_deref().is_some_and(|value| value.trim().is_empty()) {
                 return wrong(format!("{key}.{field}"), "expected a name");
@@ -192,12 +206,32 @@ impl Notify {
     }
 }
 
-/// Returns the key of an entry, for errors.
-pub(crate) fn key(place: usize) -> String {
+/// Returns the key of an entry of `[[notify]]`, for errors.
+pub(crate) fn notify_key(place: usize) -> String {
     format!("notify[{place}]")
 }
 
-pub(super) fn check(all: &[Notify], config: &Config) -> Result<(), ConfigError> {
-    all.iter().enumerate().try_for_each(|(place, notify)| notify.check(&key(place), config))?;
-    slack::check_accounts(all)
+/// Checks the keys of all channels.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    webhook::check(&config.webhooks, &config.egress, config.auth.mode)?;
+    config.mail.as_ref().map_or(Ok(()), Mail::check)?;
+    config.slack.as_ref().map_or(Ok(()), Slack::check)?;
+    let entries = config.notify.iter().enumerate();
+    entries.clone().try_for_each(|(place, entry)| entry.check(&notify_key(place), config))?;
+    slack::check_accounts(&config.notify)?;
+    let webhooks = config.webhooks.iter().enumerate().map(|(place, it)| (webhook::key(place), &it.name));
+    check_names(webhooks.chain(entries.map(|(place, it)| (notify_key(place), &it.name))))
+}
+
+/// Refuses two endpoints of one name, which would share their place in the events. `names` are the keys of the entries,
+/// with their names.
+fn check_names<'a>(names: impl Iterator<Item = (String, &'a String)>) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for (key, name) in names {
+        if !seen.insert(name) {
+            let why = format!("expected another name than {name:?}, which another endpoint has");
+            return wrong(format!("{key}.name"), why);
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The list of the channels, each in a folder of its own: its section and its keys (`config`), how it sends
-//! ([`Channel`]), and its route, if it has one ([`InboundHook`]). `notify` has the entries of recipients, whose keys name
-//! a channel. Nothing else of the program knows a channel by its name.
+//! ([`Channel`]), and its route, if it has one ([`InboundHook`]). `config.rs` beside this file is the list of their keys,
+//! a part of `crate::config`. Nothing else of the program knows a channel by its name.
 
 mod mail;
 mod slack;
@@ -13,7 +13,8 @@ use super::letter::Letter;
 use super::receiver::{Audience, Receiver};
 use super::recipient::Recipient;
 use super::{DeliveryParts, PublicForm};
-use crate::config::{Config, ConfigError, Notify, NotifyAddress, notify_key};
+use crate::config::channels::{NotifyAddress, notify_key};
+use crate::config::{Config, ConfigError, Notify};
 use holdpoint_egress::Reach;
 use mail::MailServer;
 use slack::{Slack, SlackHook};

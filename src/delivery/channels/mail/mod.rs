@@ -4,7 +4,8 @@ mod message;
 mod smtp;
 
 use super::NotifyEntry;
-use crate::config::{ConfigError, mail};
+use crate::config::ConfigError;
+use crate::config::channels::mail::mailbox;
 use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
 use crate::delivery::letter::Letter;
 use async_trait::async_trait;
@@ -28,7 +29,7 @@ impl MailChannel {
         entry: &NotifyEntry<'_>,
         to: &str,
     ) -> Result<Self, ConfigError> {
-        let to = mail::mailbox(&format!("{}.mail", entry.key), to)?;
+        let to = mailbox(&format!("{}.mail", entry.key), to)?;
         let no_server = || entry.wrong("mail", "expected a section [mail], with the mail server");
         Ok(Self { server: server.ok_or_else(no_server)?, to })
     }

@@ -1,6 +1,7 @@
 //! `[slack]`: the Slack application by which the server sends messages, and whose buttons decide.
 
-use crate::config::{ConfigError, Notify, is_safe, notify_key, shown, wrong};
+use crate::config::channels::notify_key;
+use crate::config::{ConfigError, Notify, is_safe, shown, wrong};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};

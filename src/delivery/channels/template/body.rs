@@ -2,7 +2,7 @@
 //!
 //! A template in JSON is read before it is filled, so the text of a call fills a text and nothing else.
 
-use crate::config::TemplateFormat;
+use crate::config::channels::template::TemplateFormat;
 use crate::delivery::letter::Letter;
 use crate::delivery::shared::SharedArguments;
 use holdpoint_core::placeholders::{self, Piece};

@@ -3,7 +3,8 @@
 mod body;
 
 use super::NotifyEntry;
-use crate::config::{Config, ConfigError, NotifyPost};
+use crate::config::channels::template::NotifyPost;
+use crate::config::{Config, ConfigError};
 use crate::delivery::channel::{Attempt, Channel, FailedAttempt};
 use crate::delivery::letter::Letter;
 use crate::delivery::response::outcome;

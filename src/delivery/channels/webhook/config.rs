@@ -3,7 +3,6 @@
 use crate::config::sources::text_of_file;
 use crate::config::{AuthMode, ConfigError, Egress, shown, wrong};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +80,7 @@ impl Webhook {
 }
 
 /// Checks the name of an endpoint.
-pub(super) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
+pub(in crate::config) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
     let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !(1..=64).contains(&name.len()) || !name.chars().all(usable) {
         return wrong(format!("{key}.name"), "expected 1 to 64 of a-z, A-Z, 0-9, _ and -");
@@ -90,7 +89,7 @@ pub(super) fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
 }
 
 /// Checks the tenant of an endpoint.
-pub(super) fn check_tenant(key: &str, tenant: &str, mode: AuthMode) -> Result<(), ConfigError> {
+pub(in crate::config) fn check_tenant(key: &str, tenant: &str, mode: AuthMode) -> Result<(), ConfigError> {
     let key = format!("{key}.tenant");
     if tenant.is_empty() {
         return wrong(key, "expected the tenant whose events the endpoint gets");
@@ -113,16 +112,4 @@ pub(crate) fn key(index: usize) -> String {
 
 pub(super) fn check(all: &[Webhook], egress: &Egress, mode: AuthMode) -> Result<(), ConfigError> {
     all.iter().enumerate().try_for_each(|(index, webhook)| webhook.check(&key(index), egress, mode))
-}
-
-/// Refuses two endpoints of one name. `names` are the keys of the entries, with their names.
-pub(super) fn check_names<'a>(names: impl Iterator<Item = (String, &'a String)>) -> Result<(), ConfigError> {
-    let mut seen = BTreeSet::new();
-    for (key, name) in names {
-        if !seen.insert(name) {
-            let why = format!("expected another name than {name:?}, which another endpoint has");
-            return wrong(format!("{key}.name"), why);
-        }
-    }
-    Ok(())
 }

@@ -39,7 +39,7 @@ impl Webhook {
         reach: &Reach,
         form: PublicForm,
     ) -> Result<(Self, EndpointEvents), ConfigError> {
-        let key = config::webhook_key(index);
+        let key = config::channels::webhook::key(index);
         let wrong = |field: &str, why: String| ConfigError::Value { key: format!("{key}.{field}"), why };
         let secrets = webhook.read_secrets(&key)?;
         let signer = Signer::parse(&secrets).map_err(|why| wrong("secret_file", why.to_owned()))?;
