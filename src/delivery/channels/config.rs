@@ -95,6 +95,11 @@ pub(crate) enum NotifyAddress<'a> {
 }
 
 impl NotifyAddress<'_> {
+    /// Whether messages are requests to an address of the entry, which may have headers.
+    const fn has_requests(self) -> bool {
+        matches!(self, Self::Url(_))
+    }
+
     pub(crate) const fn channel(self) -> ChannelKind {
         match self {
             Self::Mail(_) => ChannelKind::Mail,
@@ -198,8 +203,13 @@ impl Notify {
             NotifyAddress::Slack(id) => self.check_slack(key, id, config.slack.as_ref())?,
             NotifyAddress::Url(url) => self.check_post(key, url, &config.egress)?,
         }
+        if address.has_requests() {
+            self.check_headers(key)?;
+        } else {
+            self.check_no_headers(key)?;
+        }
         if address.channel() != ChannelKind::Template {
-            self.check_no_post(key)?;
+            self.check_no_template(key)?;
         }
         self.quiet_hours(key)?;
         self.zone(key).map(drop)

@@ -42,11 +42,6 @@ impl Notify {
         let key = |field: &str| format!("{key}.{field}");
         egress.check_url(&key("url"), url)?;
         self.format(&key("content_type"))?;
-        for name in self.headers.keys().chain(self.header_files.keys()) {
-            if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-                return wrong(key("headers"), format!("{name}: the server sets this header"));
-            }
-        }
         match (&self.template, &self.template_file) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             (Some(_), Some(_)) => wrong(key("template"), "expected either this or template_file, not both"),
@@ -54,15 +49,34 @@ impl Notify {
         }
     }
 
+    /// Checks the names of the headers.
+    pub(super) fn check_headers(&self, key: &str) -> Result<(), ConfigError> {
+        let mut names = self.headers.keys().chain(self.header_files.keys());
+        match names.find(|name| RESERVED.contains(&name.to_ascii_lowercase().as_str())) {
+            Some(name) => wrong(format!("{key}.headers"), format!("{name}: the server sets this header")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses headers, which have no meaning without requests to an address of the entry.
+    pub(super) fn check_no_headers(&self, key: &str) -> Result<(), ConfigError> {
+        Self::check_unused(
+            key,
+            &[("headers", !self.headers.is_empty()), ("header_files", !self.header_files.is_empty())],
+        )
+    }
+
     /// Refuses keys that have no meaning without `url`.
-    pub(super) fn check_no_post(&self, key: &str) -> Result<(), ConfigError> {
+    pub(super) fn check_no_template(&self, key: &str) -> Result<(), ConfigError> {
         let unused = [
-            ("headers", !self.headers.is_empty()),
-            ("header_files", !self.header_files.is_empty()),
             ("content_type", self.content_type.is_some()),
             ("template", self.template.is_some()),
             ("template_file", self.template_file.is_some()),
         ];
+        Self::check_unused(key, &unused)
+    }
+
+    fn check_unused(key: &str, unused: &[(&str, bool)]) -> Result<(), ConfigError> {
         match unused.iter().find(|(_, is_set)| *is_set) {
             Some((field, _)) => wrong(format!("{key}.{field}"), "expected this with url only"),
             None => Ok(()),
@@ -72,7 +86,7 @@ impl Notify {
     /// Returns the requests to this `url`, with the contents of the files.
     pub(crate) fn post(&self, key: &str, url: &str) -> Result<NotifyPost, ConfigError> {
         let (format, content_type) = self.format(&format!("{key}.content_type"))?;
-        let mut headers = headers(key, &self.headers, &self.header_files)?;
+        let mut headers = self.sent_headers(key)?;
         headers.insert(CONTENT_TYPE, content_type);
         let (template_key, template) = match (&self.template, &self.template_file) {
             (Some(text), _) => (format!("{key}.template"), text.clone()),
@@ -85,6 +99,11 @@ impl Notify {
         };
         let url = url.to_owned();
         Ok(NotifyPost { url, headers, format, template, template_key, timeout: TIMEOUT })
+    }
+
+    /// Returns the headers of each request, with the contents of the files.
+    pub(crate) fn sent_headers(&self, key: &str) -> Result<HeaderMap, ConfigError> {
+        headers(key, &self.headers, &self.header_files)
     }
 
     fn format(&self, key: &str) -> Result<(TemplateFormat, HeaderValue), ConfigError> {
