@@ -58,11 +58,13 @@ pub enum ChannelKind {
     Template,
     /// One message in Slack for each call that is of concern to the recipient.
     Slack,
+    /// One message to a topic of ntfy for each event that is of concern to the recipient.
+    Ntfy,
 }
 
 impl ChannelKind {
     /// All channels.
-    pub const ALL: [Self; 4] = [Self::Webhook, Self::Mail, Self::Template, Self::Slack];
+    pub const ALL: [Self; 5] = [Self::Webhook, Self::Mail, Self::Template, Self::Slack, Self::Ntfy];
 
     /// Returns the name of the channel for people, rows and metrics.
     pub const fn name(self) -> &'static str {
@@ -71,6 +73,7 @@ impl ChannelKind {
             Self::Mail => "mail",
             Self::Template => "template",
             Self::Slack => "slack",
+            Self::Ntfy => "ntfy",
         }
     }
 }

@@ -678,7 +678,7 @@ CREATE TABLE endpoints (
     CHECK ((state = 'disabled') = (disabled_at IS NOT NULL)),
     CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
     CHECK (disabled_reason IN ('gone', 'failed_too_long')),
-    CHECK (channel IN ('webhook', 'mail', 'template', 'slack')),
+    CHECK (channel IN ('webhook', 'mail', 'template', 'slack', 'ntfy')),
     CHECK (channel NOT IN ('mail', 'slack') OR disabled_reason <> 'gone'),
     CHECK (channel IN ('mail', 'slack') OR refused = 0),
     CHECK (refused >= 0),

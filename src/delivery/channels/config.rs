@@ -26,7 +26,7 @@ use std::str::FromStr;
 pub use webhook::{Webhook, WebhookBody};
 
 /// The error of an entry with no way to its recipient, or with several.
-const ONE_WAY: &str = "expected either this, slack or url";
+const ONE_WAY: &str = "expected either this, slack, ntfy or url";
 /// The one user of a server without authentication.
 const ONLY_USER: &str = "local";
 
@@ -44,19 +44,22 @@ pub struct Notify {
     /// `role`: the role of the user, or without `user` of all who read the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `mail`: the mail address. Either this, `slack` or `url`.
+    /// `mail`: the mail address. Either this, `slack`, `ntfy` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<String>,
     /// `slack`: the id of a Slack user or channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack: Option<String>,
+    /// `ntfy`: the address of a topic of ntfy, whose last part is the name of the topic.
+    #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
+    pub ntfy: Option<String>,
     /// `url`: the address that gets a POST for each message.
     #[serde(default, serialize_with = "shown::secret_path", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// `headers`: headers of each request to `url`.
+    /// `headers`: headers of each request to `ntfy` or `url`.
     #[serde(default, serialize_with = "shown::secrets", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// `header_files`: headers of each request to `url`, each with the file that has the value.
+    /// `header_files`: headers of each request to `ntfy` or `url`, each with the file that has the value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub header_files: BTreeMap<String, PathBuf>,
     /// `content_type`: the type of the body of the requests. Default: `application/json`.
@@ -91,19 +94,21 @@ impl fmt::Debug for Notify {
 pub(crate) enum NotifyAddress<'a> {
     Mail(&'a str),
     Slack(&'a str),
+    Ntfy(&'a str),
     Url(&'a str),
 }
 
 impl NotifyAddress<'_> {
     /// Whether messages are requests to an address of the entry, which may have headers.
     const fn has_requests(self) -> bool {
-        matches!(self, Self::Url(_))
+        matches!(self, Self::Ntfy(_) | Self::Url(_))
     }
 
     pub(crate) const fn channel(self) -> ChannelKind {
         match self {
             Self::Mail(_) => ChannelKind::Mail,
             Self::Slack(_) => ChannelKind::Slack,
+            Self::Ntfy(_) => ChannelKind::Ntfy,
             Self::Url(_) => ChannelKind::Template,
         }
     }
@@ -144,9 +149,12 @@ fn time(text: &str) -> Option<Time> {
 impl Notify {
     /// Returns the one address of the entry. `key` is the key of the entry.
     pub(crate) fn address(&self, key: &str) -> Result<NotifyAddress<'_>, ConfigError> {
-        let [mail, slack, url] = [&self.mail, &self.slack, &self.url].map(Option::as_deref);
-        let all =
-            [mail.map(NotifyAddress::Mail), slack.map(NotifyAddress::Slack), url.map(NotifyAddress::Url)];
+        let all = [
+            self.mail.as_deref().map(NotifyAddress::Mail),
+            self.slack.as_deref().map(NotifyAddress::Slack),
+            self.ntfy.as_deref().map(NotifyAddress::Ntfy),
+            self.url.as_deref().map(NotifyAddress::Url),
+        ];
         let mut set = all.into_iter().flatten();
         match (set.next(), set.next()) {
             (Some(address), None) => Ok(address),
@@ -201,6 +209,7 @@ impl Notify {
         match address {
             NotifyAddress::Mail(to) => mail::check_recipient(key, to, config.mail.as_ref())?,
             NotifyAddress::Slack(id) => self.check_slack(key, id, config.slack.as_ref())?,
+            NotifyAddress::Ntfy(url) => config.egress.check_url(&format!("{key}.ntfy"), url)?,
             NotifyAddress::Url(url) => self.check_post(key, url, &config.egress)?,
         }
         if address.has_requests() {

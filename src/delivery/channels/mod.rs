@@ -3,6 +3,7 @@
 //! a part of `crate::config`. Nothing else of the program knows a channel by its name.
 
 mod mail;
+mod ntfy;
 mod slack;
 mod template;
 mod webhook;
@@ -66,6 +67,7 @@ impl Services {
         Ok(match entry.entry.address(&entry.key)? {
             NotifyAddress::Mail(to) => Box::new(mail::MailChannel::new(self.mail.clone(), entry, to)?),
             NotifyAddress::Slack(to) => Box::new(slack::SlackChannel::new(self.slack.clone(), entry, to)?),
+            NotifyAddress::Ntfy(url) => Box::new(ntfy::NtfyChannel::new(reach, entry, url)?),
             NotifyAddress::Url(url) => Box::new(template::TemplateChannel::new(config, reach, entry, url)?),
         })
     }

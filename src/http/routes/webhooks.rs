@@ -11,8 +11,7 @@ use holdpoint_core::endpoint::{self, EndpointState, Failure};
 use poem_openapi::param::Path;
 use poem_openapi::{Enum, Object, OpenApi};
 
-/// The way in which an endpoint gets events: a signed request for each, or a mail, a message in Slack or a request
-/// of a template for those that concern the recipient.
+/// The way in which an endpoint gets events: a signed request for each, or a message for those that concern the recipient.
 #[derive(Debug, Clone, Copy, Enum)]
 #[oai(rename = "WebhookChannel", rename_all = "snake_case", remote = "endpoint::ChannelKind")]
 enum Channel {
@@ -24,6 +23,8 @@ enum Channel {
     Template,
     /// One message in Slack for each call that concerns the recipient (`[[notify]]` with `slack`).
     Slack,
+    /// One message to a topic of ntfy for each event that concerns the recipient (`[[notify]]` with `ntfy`).
+    Ntfy,
 }
 
 /// How the delivery to a webhook goes.

@@ -31,7 +31,7 @@ fn an_application_or_an_entry_that_cannot_be_used_keeps_the_server_from_starting
         ),
         (
             format!("{SECTION}{}", entry("user = \"local\"\nslack = \"U1\"\nmail = \"a@example.com\"")),
-            "notify[0].mail: expected either this, slack or url",
+            "notify[0].mail: expected either this, slack, ntfy or url",
         ),
         (
             format!("{SECTION}{}", entry("user = \"local\"\nslack = \"U1\"\ntemplate = \"x\"")),

@@ -28,7 +28,7 @@ fn refused(toml: &str, why: &str) {
 
 #[test]
 fn a_service_or_a_template_that_cannot_be_used_keeps_the_server_from_starting() {
-    let either = "notify[0].mail: expected either this, slack or url";
+    let either = "notify[0].mail: expected either this, slack, ntfy or url";
     let type_of_body = "notify[0].content_type: expected application/json";
     for (lines, why) in [
         (&[("url", "")][..], either),
@@ -71,10 +71,23 @@ fn a_service_or_a_template_that_cannot_be_used_keeps_the_server_from_starting() 
             "notify[0].header_files.a: expected either a file or a value, not both",
         ),
         (&[("slack", "\"U1\"")], either),
-        (&[("ntfy", "\"U1\"")], "notify[0].ntfy: there is no such key"),
+        (&[("pager", "\"U1\"")], "notify[0].pager: there is no such key"),
+        (&[("ntfy", "\"https://ntfy.example/holds\"")], either),
     ] {
         refused(&entry(lines), why);
     }
+    let ntfy = |address| [("url", ""), ("template", ""), ("ntfy", address)];
+    for (address, why) in [
+        ("\"holds\"", "expected an https:// URL"),
+        ("\"http://ntfy.example/holds\"", "expected an https:// URL"),
+        ("\"https://ntfy.example\"", "expected the address of a topic, as https://ntfy.sh/holds"),
+        ("\"https://ntfy.example/a/\"", "expected the address of a topic"),
+        ("\"https://10.0.0.1/holds\"", "10.0.0.1 is not a public address"),
+    ] {
+        refused(&entry(&ntfy(address)), &format!("notify[0].ntfy: {why}"));
+    }
+    let with_template = [("url", ""), ("ntfy", "\"https://ntfy.example/holds\"")];
+    refused(&entry(&with_template), "notify[0].template: expected this with url only");
     let mail = "[mail]\nserver = \"smtp.example\"\nfrom = \"holdpoint@example.com\"\n";
     let by_mail = [("mail", "\"dana@example.com\""), ("url", "")];
     refused(&format!("{mail}{}", entry(&by_mail)), "notify[0].template: expected this with url only");

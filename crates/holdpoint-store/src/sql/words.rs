@@ -172,6 +172,7 @@ words! {
         Mail "mail",
         Template "template",
         Slack "slack",
+        Ntfy "ntfy",
     }
     DisabledReason {
         Gone "gone",

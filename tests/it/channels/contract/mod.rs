@@ -36,7 +36,7 @@ trait Harness: Sized {
     /// Refuses every message for now, from this moment on or no longer.
     async fn refuses(&mut self, refuses: bool);
 
-    /// The texts of the configuration that nobody reads.
+    /// The texts of the configuration that stay inside the server.
     fn secrets(&self) -> Vec<String>;
 }
 
@@ -253,5 +253,6 @@ macro_rules! contract {
 
 // Below the macro, which they use.
 mod mail;
+mod ntfy;
 mod slack;
 mod template;
