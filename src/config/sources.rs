@@ -39,9 +39,10 @@ pub(super) fn read(flags: &Flags) -> Result<Config, ConfigError> {
         sources.set(&["log", "otlp_endpoint"], endpoint, ENVIRONMENT);
     }
     for (name, value) in environment::with_prefix(PREFIX)? {
-        if name.contains("__") {
-            let key = name.to_lowercase();
-            sources.set(&key.split("__").collect::<Vec<_>>(), value, ENVIRONMENT);
+        let key = name.to_lowercase();
+        let path: Vec<&str> = key.split("__").collect();
+        if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
+            sources.set(&path, value, ENVIRONMENT);
         } else if !is_of_service(&name, &value) && !is_of_client(&name, &value) {
             let expected = match likely(&name) {
                 likely if likely.is_empty() => {

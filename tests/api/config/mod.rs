@@ -222,6 +222,8 @@ fn a_variable_without_a_section_is_refused_with_a_suggestion() {
         ("HOLDPOINT_API_KEY_FILE", "HOLDPOINT_MODEL__API_KEY_FILE"),
         ("HOLDPOINT_PORT", "HOLDPOINT_<SECTION>__<KEY>"),
         ("HOLDPOINT_", "HOLDPOINT_<SECTION>__<KEY>"),
+        ("HOLDPOINT___PORT", "HOLDPOINT_<SECTION>__<KEY>"),
+        ("HOLDPOINT_SERVER__", "HOLDPOINT_<SECTION>__<KEY>"),
     ] {
         let ended = deployment.migrate(&[], &[(name, "7411")]);
         ended.refused_for(&format!("{name}: "));
