@@ -24,8 +24,8 @@
 //!    the condition of visibility, and reads them. So of several decisions at once the first one counts, and the others
 //!    find it. The checks follow in this order: scope, `check_decider`, a decision in force (replay or conflict),
 //!    expiry, `check` (readable inputs, tool, hash, schema), `check_policy`, the preview of an edit, the grant,
-//!    `count_vote`. An edit that needs its preview rolls the transaction back, asks the tool (`previews`), and begins
-//!    again. A vote below the quorum is a row that is not final.
+//!    `count_vote`. An edit that needs its preview rolls the transaction back, asks the tool (`decide::previews`), and
+//!    begins again. A vote below the quorum is a row that is not final.
 //! 3. `Write::decide` of the store moves the call by compare-and-set, with the decision row and the event.
 //! 4. `Approvals::commit_decided` commits. If this process runs the tool, the same transaction claims the call:
 //!    `Write::claim` moves the call to `executing`, and the commit of that claim gives the permit. A stopping process,
