@@ -249,7 +249,7 @@ async fn server() -> (Embedded, RequestIds) {
     let mut app = Embedded::with(with_tokens).await;
     let anonymous = app.client.clone();
     app.client = anonymous.as_user("acme", "ann", &["approver"]);
-    let things = things_of(&app).await;
+    let things = request_ids_of(&app).await;
     app.client = anonymous;
     (app, things)
 }
@@ -484,9 +484,9 @@ async fn every_route_serves_the_callers_of_its_row_and_no_others() {
     operations.sort_by_key(|operation| operation.id == "chatById");
     let pairs = operations.iter().flat_map(|operation| people.iter().map(move |(of, _)| (operation, of)));
     // All of them before the first request: the turns that requests start would take the answers of the model.
-    let (kept, mut changed) = (things_of(&app).await, Vec::new());
+    let (kept, mut changed) = (request_ids_of(&app).await, Vec::new());
     for _ in 0..pairs.filter(|(operation, of)| changes(operation, of)).count() {
-        changed.push(things_of(&app).await);
+        changed.push(request_ids_of(&app).await);
     }
     for operation in &operations {
         for (relations, client) in &people {
@@ -508,10 +508,10 @@ async fn every_route_serves_the_callers_of_its_row_and_no_others() {
 }
 
 /// A new thread of the client, in which a call waits.
-async fn things_of(app: &Embedded) -> Things {
+async fn request_ids_of(app: &Embedded) -> RequestIds {
     let (thread, tool_call) = app.held("pay", "1").await;
     let run = app.client.call(&tool_call).await["run_id"].as_str().unwrap().to_owned();
-    Things { thread, run, tool_call }
+    RequestIds { thread, run, tool_call }
 }
 
 #[tokio::test]

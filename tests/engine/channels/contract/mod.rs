@@ -1,7 +1,7 @@
 //! The contract of a channel to people. A channel joins by its side of the suite (`Harness`) and its name in the list
 //! at the end of this file.
 
-use crate::previews::{World, server as server_with_previews};
+use holdpoint_testkit::previews::{World, server as server_with_previews};
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{Embedded, eventually};
 use crate::webhooks::{becomes, enable, shown};
@@ -179,11 +179,11 @@ async fn only_a_message_with_the_complete_card_offers_an_approval<H: Harness>() 
 
 async fn a_message_has_masks_in_place_of_secrets<H: Harness>() {
     let harness = H::start().await;
-    let app = crate::secrets::server(|config| with_channel(&harness, config, [shares()])).await;
-    crate::secrets::held(&app, "login").await;
+    let app = holdpoint_testkit::secrets::server(|config| with_channel(&harness, config, [shares()])).await;
+    holdpoint_testkit::secrets::held(&app, "login").await;
     let message = got(&harness, 1).await.remove(0);
-    assert!(message.text.contains(crate::secrets::MASK) && !message.approves, "{message:?}");
-    crate::secrets::assert_hidden(&message.raw);
+    assert!(message.text.contains(holdpoint_testkit::secrets::MASK) && !message.approves, "{message:?}");
+    holdpoint_testkit::secrets::assert_hidden(&message.raw);
 }
 
 async fn a_message_goes_to_those_that_may_decide_the_call<H: Harness>() {
