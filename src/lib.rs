@@ -80,7 +80,13 @@
 #![warn(missing_docs)]
 // Parts that serve a feature alone have their types where the others of the kind are.
 #![cfg_attr(
-    not(all(feature = "cli", feature = "console", feature = "demo", feature = "mcp", feature = "websocket")),
+    not(all(
+        feature = "cli",
+        feature = "console",
+        feature = "demo",
+        feature = "mcp",
+        feature = "websocket"
+    )),
     expect(dead_code, unused_imports)
 )]
 

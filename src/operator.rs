@@ -7,10 +7,10 @@ use crate::config::Config;
 pub use holdpoint_core::call::{CALL_STATES, WAITING_STATES};
 use holdpoint_core::call::{Outcome, StateKind};
 use holdpoint_core::decision::Surface;
-use holdpoint_core::definition::{DefinitionCause, DefinitionChange, Unaccepted};
 use holdpoint_core::id::ThreadId;
 use holdpoint_core::output::{DEPTH_MAX, Output, is_too_deep};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
+use holdpoint_core::tool::definition::{DefinitionCause, DefinitionChange, Unaccepted};
 use holdpoint_store::{
     self, AcceptOutcome, EstablishOutcome, FencedThread, ListedCall, ListedTool, PurgeProgress, Store,
     StoreError,

@@ -3,7 +3,7 @@
 use crate::config::{ApprovalMode, AuthMode, Config, McpServer};
 use crate::mcp::local_name;
 use crate::tools::{SEPARATOR, ToolRegistry};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use holdpoint_models::LanguageModel;
 
 /// Returns the names of the tools of an MCP server that ask, or of those that do not. The server need not be connected.

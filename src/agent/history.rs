@@ -12,7 +12,7 @@ use super::window::Outline;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::message::{Body, MessageStatus, Part, Step, StepStatus, Window};
-use holdpoint_core::model_texts;
+use holdpoint_core::text::model_texts;
 use holdpoint_models::{ModelCall, ModelMessage, Speaker};
 use holdpoint_store::{SealKind, SealedText, SentText, Transcript};
 use std::collections::{HashMap, HashSet};

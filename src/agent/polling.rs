@@ -15,7 +15,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use holdpoint_core::call::{Execution, Outcome};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::owner::{NextAction, TaskId};
-use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_core::tool::tool_request::{Answer, Question};
 use holdpoint_store::request_sender::InputRequests;
 use holdpoint_store::waited::WaitedTime;
 use holdpoint_store::{PolledCall, Polls, SettleOutcome, StoreError};

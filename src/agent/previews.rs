@@ -5,10 +5,10 @@
 
 use crate::tools::gate::Gate;
 use futures::future::join_all;
+use holdpoint_core::card::preview::Preview;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
 use holdpoint_core::policy::Judgement;
-use holdpoint_core::preview::Preview;
+use holdpoint_core::tool::input::Input;
 use holdpoint_store::NewCall;
 use holdpoint_store::permit::Requester;
 use std::collections::HashMap;

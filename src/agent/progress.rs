@@ -3,8 +3,8 @@
 
 use super::tasks::Tasks;
 use holdpoint_core::call::Execution;
+use holdpoint_core::card::progress::pause;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::progress::pause;
 use holdpoint_store::waited::WaitedTime;
 use holdpoint_store::{Store, StoreError, Write};
 use std::convert::Infallible;

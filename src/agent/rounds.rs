@@ -11,8 +11,8 @@ use crate::tools::remote_work::{RemoteServer, RepeatAnswer, SentCall};
 use futures::stream::StreamExt;
 use holdpoint_core::call::Outcome;
 use holdpoint_core::owner::{InputForm, InputRound, NextAction};
-use holdpoint_core::remote::Remote;
-use holdpoint_core::tool_request::{Answer, Question, RequestKind};
+use holdpoint_core::tool::remote::Remote;
+use holdpoint_core::tool::tool_request::{Answer, Question, RequestKind};
 use holdpoint_store::{PolledCall, StoreError};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -74,7 +74,9 @@ impl Executor {
                 return Ok(ControlFlow::Break(PollingEnd::Outcome(self.gate().succeeded(output))));
             }
             RepeatAnswer::Failed(outcome) => return Ok(ControlFlow::Break(PollingEnd::Outcome(outcome))),
-            RepeatAnswer::Unknown => return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted))),
+            RepeatAnswer::Unknown => {
+                return Ok(ControlFlow::Break(PollingEnd::Outcome(Outcome::Interrupted)));
+            }
             RepeatAnswer::Next(next) => next,
         };
         let store = || async { self.store.urgent_write().await?.store_next(polls, &next).await };

@@ -11,8 +11,8 @@
 //! turn in which the model read an outcome.
 
 use holdpoint_core::message::Window;
-use holdpoint_core::model_texts;
 use holdpoint_core::text::cut_with;
+use holdpoint_core::text::model_texts;
 use holdpoint_models::{ModelMessage, ModelRequest, Speaker};
 use parking_lot::Mutex;
 use serde_json::Value;

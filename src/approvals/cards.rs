@@ -6,7 +6,7 @@ use crate::tools::ToolRegistry;
 use crate::tools::gate::Gates;
 use holdpoint_core::Principal;
 use holdpoint_core::call::input_hash;
-use holdpoint_core::hold::{Card, Hold};
+use holdpoint_core::card::hold::{Card, Hold};
 use holdpoint_stream::Cards;
 
 /// The cards for the user of a thread.

@@ -3,7 +3,7 @@
 use super::{Approvals, Denied, Right, has_denied};
 use crate::tools::is_tool_name;
 use holdpoint_core::Principal;
-use holdpoint_core::definition::Accepted;
+use holdpoint_core::tool::definition::Accepted;
 use holdpoint_store::AcceptOutcome;
 
 /// The reason why a definition is not accepted.

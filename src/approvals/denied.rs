@@ -42,7 +42,9 @@ impl Right {
             Self::DecideCall => "You may see this call, but this decision is not yours to make.",
             Self::AnswerRequest => "You may see this request, but this answer is not yours to give.",
             Self::ResolveCalls => "Only a caller with one of auth.operator_roles resolves calls.",
-            Self::ManageEndpoints => "Only a caller with one of auth.operator_roles reads and enables webhooks.",
+            Self::ManageEndpoints => {
+                "Only a caller with one of auth.operator_roles reads and enables webhooks."
+            }
             Self::AcceptDefinitions => {
                 "Only a caller with one of auth.accept_roles, or else auth.operator_roles, accepts definitions."
             }

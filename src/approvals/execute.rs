@@ -8,7 +8,7 @@ use holdpoint_core::call::{ExecutedBy, Execution, State, ToolCall};
 use holdpoint_core::decision::Surface;
 use holdpoint_core::grant::Grant;
 use holdpoint_core::id::{ThreadId, ToolCallId};
-use holdpoint_core::input::Input;
+use holdpoint_core::tool::input::Input;
 use holdpoint_store::permit::Permit;
 use holdpoint_store::{Claim, ClaimOutcome, Claimant, LockedCall, Repeatability, StoreError, Write};
 use std::future::Future;

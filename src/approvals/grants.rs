@@ -11,9 +11,9 @@ use holdpoint_core::call::{State, ToolCall, input_hash};
 use holdpoint_core::decision::Choice;
 use holdpoint_core::grant::{CoveredInputs, Grant, GrantRequest, RequestedInputs};
 use holdpoint_core::id::{GrantId, ThreadId, ToolCallId};
-use holdpoint_core::input::Input;
-use holdpoint_core::input_bounds::WrongBounds;
 use holdpoint_core::policy::{MayDecide, Source};
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::input_bounds::WrongBounds;
 use holdpoint_store::{
     GRANTS_MAX, GrantFacts, GrantsOwner, LockedCall, LockedThread, NewGrant, NoGrant, Page, StoreError,
     Thread, Vote, Write,

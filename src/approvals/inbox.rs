@@ -8,10 +8,10 @@ use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
 use holdpoint_core::call::State;
 use holdpoint_core::card::CardPart;
-use holdpoint_core::headline::FilledHeadline;
-use holdpoint_core::obstacle::Obstacle;
+use holdpoint_core::card::obstacle::Obstacle;
 use holdpoint_core::policy::MayDecide;
 use holdpoint_core::quorum::ApprovalVote;
+use holdpoint_core::tool::headline::FilledHeadline;
 use holdpoint_store::VisibleCall;
 
 /// The status of the decision about a held call.

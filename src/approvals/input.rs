@@ -36,7 +36,7 @@ use holdpoint_core::call::{Execution, State};
 use holdpoint_core::decision::Choice;
 use holdpoint_core::id::{RequestId, ToolCallId};
 use holdpoint_core::policy::MayDecide;
-use holdpoint_core::tool_request::{Answer, Proposal, Question, Reply, RequestState, ToolRequest};
+use holdpoint_core::tool::tool_request::{Answer, Proposal, Question, Reply, RequestState, ToolRequest};
 use holdpoint_store::request_sender::{InputRequests, REQUESTS_MAX};
 use holdpoint_store::{RequestEnd, StoreError, StoredRequest, VisibleRequest};
 use serde_json::Value;

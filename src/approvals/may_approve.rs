@@ -7,13 +7,13 @@ use super::{Approvals, DecideError};
 use crate::tools::Registered;
 use crate::tools::gate::{Gate, PolicyContext, Recheck};
 use holdpoint_core::call::{State, ToolCall};
+use holdpoint_core::card::hold::Hold;
+use holdpoint_core::card::obstacle::Obstacle;
 use holdpoint_core::grant::Grant;
-use holdpoint_core::hold::Hold;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
-use holdpoint_core::obstacle::Obstacle;
 use holdpoint_core::policy::{MayDecide, SessionPolicy, Source};
-use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::SecretPaths;
 use holdpoint_store::{CallPolicy, Read, StoreError, VisibleCall};
 use std::collections::HashMap;
 

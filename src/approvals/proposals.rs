@@ -6,7 +6,7 @@
 use super::{AnswerError, Approvals};
 use crate::tools::InputError;
 use holdpoint_core::quorum::Quorum;
-use holdpoint_core::tool_request::{
+use holdpoint_core::tool::tool_request::{
     Answer, Content, ContentVote, Proposal, Reply, ToolRequest, content_hash,
 };
 use holdpoint_store::{LockedCall, Write};

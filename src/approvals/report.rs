@@ -24,8 +24,8 @@
 use super::{Approvals, Denied, has_denied};
 use crate::agent::Work;
 use holdpoint_core::call::{Execution, Outcome, State, StateKind};
-use holdpoint_core::canonical::same;
 use holdpoint_core::id::{ExecId, ToolCallId};
+use holdpoint_core::json::canonical::same;
 use holdpoint_store::{LockedCall, SettleOutcome};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use super::{Approvals, DecideError, Decider, DecisionRequest};
 use holdpoint_core::decision::Choice;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
+use holdpoint_core::tool::input::Input;
 
 /// The inputs of a call without masks.
 #[derive(Debug)]

@@ -201,7 +201,12 @@ impl Chat {
                     Backfill::After(step) => backfill_before_turn(steps, step),
                     Backfill::Whole => replay(steps),
                 };
-                Ok(RequestOutcome::Begin { lease, first, backfill, continued: TurnEvent::continuation(steps) })
+                Ok(RequestOutcome::Begin {
+                    lease,
+                    first,
+                    backfill,
+                    continued: TurnEvent::continuation(steps),
+                })
             }
             Plan::Await { step, in_turn, backfill } => {
                 let turn = if in_turn { self.running_log(write, thread, &run).await? } else { None };

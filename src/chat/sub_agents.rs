@@ -21,8 +21,8 @@ use super::Chat;
 use crate::agent::Work;
 use crate::tools::gate::Gate;
 use holdpoint_core::call::Outcome;
-use holdpoint_core::model_texts;
 use holdpoint_core::run::{RunStatus, TurnErrorCode};
+use holdpoint_core::text::model_texts;
 use holdpoint_store::{DelegatedCall, EndedChild, StoreError};
 use serde_json::Value;
 

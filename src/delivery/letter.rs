@@ -173,7 +173,7 @@ mod tests {
     use super::super::occasion::EndReason;
     use super::super::shared::{DeciderWords, sample_shared};
     use super::*;
-    use holdpoint_core::preview::Preview;
+    use holdpoint_core::card::preview::Preview;
 
     #[test]
     fn a_message_shows_the_whole_card_and_each_line_of_a_preview_has_a_mark() {

@@ -1,11 +1,11 @@
 //! The parts of a call that may contain arguments, as messages show them.
 
 use holdpoint_core::card::CardPart;
-use holdpoint_core::headline::FilledHeadline;
-use holdpoint_core::placeholders::Piece;
-use holdpoint_core::preview::Preview;
+use holdpoint_core::card::preview::Preview;
 use holdpoint_core::text::cut;
-use holdpoint_core::visible::{isolated, quoted, visible, visible_json, visible_lines};
+use holdpoint_core::text::placeholders::Piece;
+use holdpoint_core::text::visible::{isolated, quoted, visible, visible_json, visible_lines};
+use holdpoint_core::tool::headline::FilledHeadline;
 use std::fmt::Write;
 
 /// Maximum length of the inputs in a message, in bytes, and of those that the operator sets.

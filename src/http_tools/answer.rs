@@ -1,11 +1,11 @@
 //! What the answer of a service says about a call.
 
 use crate::tools::{ToolError, Verified};
+use holdpoint_core::json::strict_json;
 use holdpoint_core::output::DEPTH_MAX;
 use holdpoint_core::owner::Owner;
-use holdpoint_core::strict_json;
 use holdpoint_core::text::cut;
-use holdpoint_core::visible::escaped_lines;
+use holdpoint_core::text::visible::escaped_lines;
 use serde_json::Value;
 use std::time::Duration;
 

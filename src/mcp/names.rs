@@ -2,7 +2,7 @@
 
 use crate::config::McpServer;
 use crate::tools::{SEPARATOR, ServerTools};
-use holdpoint_core::hex::hex;
+use holdpoint_core::json::hex::hex;
 use sha2::{Digest, Sha256};
 
 /// Maximum length of the name of a tool. Every provider accepts it.

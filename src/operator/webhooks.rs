@@ -2,7 +2,7 @@
 
 use super::{Operator, OperatorError};
 use holdpoint_core::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use holdpoint_store::LeasedEndpoint;
 
 /// A webhook or a recipient of messages in a list.

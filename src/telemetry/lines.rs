@@ -1,7 +1,7 @@
 //! Log lines: one line for each event, with any content, and with the fields of the enclosing spans.
 
 use crate::config::LogFormat;
-use holdpoint_core::visible::push_visible;
+use holdpoint_core::text::visible::push_visible;
 use serde_json::{Map, Value};
 use std::fmt::{self, Write};
 use std::io;

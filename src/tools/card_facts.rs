@@ -2,8 +2,8 @@
 
 use super::{Input, RiskLevel};
 use holdpoint_core::call::ToolCall;
-use holdpoint_core::hold::Hold;
-use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::card::hold::Hold;
+use holdpoint_core::tool::secrets::SecretPaths;
 
 /// The facts of a held call on which the parts of its card depend.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The tools of a server as they are now. The tools of MCP servers come and go while the server runs.
 
 use super::{Registered, ToolRegistry};
-use holdpoint_core::definition::{Acceptance, Accepted, UnusableTool};
+use holdpoint_core::tool::definition::{Acceptance, Accepted, UnusableTool};
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::fmt;

@@ -5,11 +5,11 @@ use super::InputError;
 use super::gate::{Gate, PolicyContext};
 use super::registry::{ERRORS_MAX, Registered};
 use crate::config::ExactNumbers;
-use holdpoint_core::canonical::{inexact_numbers, is_safe_integer, same};
-use holdpoint_core::input::Input;
-use holdpoint_core::pointer;
+use holdpoint_core::json::canonical::{inexact_numbers, is_safe_integer, same};
+use holdpoint_core::json::pointer;
 use holdpoint_core::policy::{Requirement, SessionPolicy};
-use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::SecretPaths;
 use serde_json::{Number, Value};
 
 impl Gate {

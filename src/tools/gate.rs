@@ -12,19 +12,19 @@ use super::{CurrentTools, InputError, ToolRegistry};
 use crate::config::{self, Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use holdpoint_core::call::{Outcome, RiskLevel, State, ToolCall, input_hash, unknown_schema_hash};
 use holdpoint_core::card::CardPart;
-use holdpoint_core::definition::{Accepted, Unaccepted};
 use holdpoint_core::grant::{CoveredInputs, Grant, Remembering};
 use holdpoint_core::id::GrantId;
-use holdpoint_core::input::Input;
+use holdpoint_core::json::strict_json;
 use holdpoint_core::output::Output;
 use holdpoint_core::policy::{
     ApprovalMode, InForce, Judgement, LoosenedPolicy, Policy, PolicyRequest, Requirement, Ruling,
     SessionPolicy, Source,
 };
-use holdpoint_core::remote::Remote;
-use holdpoint_core::secrets::{Edit, SecretPaths};
-use holdpoint_core::strict_json;
 use holdpoint_core::text::cut;
+use holdpoint_core::tool::definition::{Accepted, Unaccepted};
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::remote::Remote;
+use holdpoint_core::tool::secrets::{Edit, SecretPaths};
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;

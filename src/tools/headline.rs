@@ -4,10 +4,10 @@
 //! is cut, and characters that hide or reverse text are replaced by their numbers. A page shows the inputs
 //! beside the headline in any case.
 
-use holdpoint_core::headline::FilledHeadline;
-use holdpoint_core::input::Input;
-use holdpoint_core::placeholders::{self, Piece};
-use holdpoint_core::visible::escaped;
+use holdpoint_core::text::placeholders::{self, Piece};
+use holdpoint_core::text::visible::escaped;
+use holdpoint_core::tool::headline::FilledHeadline;
+use holdpoint_core::tool::input::Input;
 use serde_json::Value;
 use std::collections::HashSet;
 

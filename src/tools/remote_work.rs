@@ -2,11 +2,11 @@
 
 use futures::future::BoxFuture;
 use holdpoint_core::call::Outcome;
+use holdpoint_core::card::progress::Progress;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
 use holdpoint_core::owner::{InputRound, NextAction, TaskId};
-use holdpoint_core::progress::Progress;
-use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::tool_request::{Answer, Question};
 use holdpoint_store::permit::Conversation;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 //! changed, and a text is read only where the text itself does not fit.
 
 use super::registry::Registered;
-use holdpoint_core::input::Input;
-use holdpoint_core::pointer;
-use holdpoint_core::strict_json;
+use holdpoint_core::json::pointer;
+use holdpoint_core::json::strict_json;
+use holdpoint_core::tool::input::Input;
 use serde_json::Value;
 
 /// The most values that are tried in one call.
@@ -106,8 +106,8 @@ mod tests {
     use crate::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
     use futures::FutureExt;
     use futures::future::BoxFuture;
-    use holdpoint_core::input::Input;
-    use holdpoint_core::secrets::SecretPaths;
+    use holdpoint_core::tool::input::Input;
+    use holdpoint_core::tool::secrets::SecretPaths;
     use serde_json::{Value, json};
     use std::sync::Arc;
 

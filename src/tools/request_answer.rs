@@ -2,9 +2,9 @@
 
 use super::InputError;
 use super::registry::{ERRORS_MAX, MESSAGE_BYTES_MAX};
-use holdpoint_core::input::Input;
-use holdpoint_core::pointer;
+use holdpoint_core::json::pointer;
 use holdpoint_core::text::cut;
+use holdpoint_core::tool::input::Input;
 use holdpoint_store::waited::WaitedTime;
 use jsonschema::PatternOptions;
 use serde_json::Value;

@@ -6,11 +6,11 @@ use super::gate::Gate;
 use super::registry::ExecutionKind;
 use super::{IdempotencyKey, Permit, Preview, Requester, ToolError, Verified, Why};
 use futures::FutureExt;
-use holdpoint_core::assignment::Assignment;
 use holdpoint_core::call::Outcome;
-use holdpoint_core::input::Input;
-use holdpoint_core::model_texts;
 use holdpoint_core::owner::Owner;
+use holdpoint_core::text::model_texts;
+use holdpoint_core::tool::assignment::Assignment;
+use holdpoint_core::tool::input::Input;
 use std::panic::AssertUnwindSafe;
 
 /// What a tool returned.

@@ -1,7 +1,7 @@
 //! Sub-agents: tools whose calls are executed by a child thread.
 
 use super::{Input, RiskLevel, ToolError, ToolSpec};
-use holdpoint_core::assignment::Assignment;
+use holdpoint_core::tool::assignment::Assignment;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -15,16 +15,16 @@
 //! This module defines the facts of each state. The transitions are in `legal_transitions` of the store, because
 //! a transition is one guarded statement.
 
-use super::canonical::canonical_hash;
 use super::clock::Timestamp;
 use super::decision::{Decision, Verdict};
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
-use super::input::Input;
-use super::model_texts;
 use super::output::Output;
-use super::preview::Preview;
-use super::secrets::{Edit, SecretPaths};
 use super::text::{cut, without_nul};
+use crate::card::preview::Preview;
+use crate::json::canonical::canonical_hash;
+use crate::text::model_texts;
+use crate::tool::input::Input;
+use crate::tool::secrets::{Edit, SecretPaths};
 use crate::vocabulary;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -80,7 +80,7 @@ pub struct ToolCall {
     /// Where the call is or was executed. A process before its start, unless the call is for a worker.
     pub executed_by: ExecutedBy,
     /// The last stored report of progress of the last execution.
-    pub progress: Option<super::progress::ReportedProgress>,
+    pub progress: Option<crate::card::progress::ReportedProgress>,
     /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and never approved.
     pub unreadable: bool,
 }
@@ -555,8 +555,8 @@ pub fn unknown_schema_hash() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::secrets::SecretPaths;
     use super::*;
+    use crate::tool::secrets::SecretPaths;
 
     fn input(value: Value) -> Input {
         value.as_object().unwrap().clone()

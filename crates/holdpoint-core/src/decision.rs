@@ -1,7 +1,7 @@
 //! Decisions: verdicts about calls, with their actor and their surface. A decision never changes.
 
 use super::clock::Timestamp;
-use super::input::Input;
+use crate::tool::input::Input;
 use crate::vocabulary;
 
 /// A decision as stored.

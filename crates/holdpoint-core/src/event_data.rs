@@ -8,7 +8,7 @@ use super::clock::Timestamp;
 use super::decision::{Surface, Verdict};
 use super::id::{GrantId, RequestId, RunId, ToolCallId};
 use super::run::TurnErrorCode;
-use super::tool_request::{RequestKind, RequestState};
+use crate::tool::tool_request::{RequestKind, RequestState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -2,8 +2,8 @@
 
 use super::clock::Timestamp;
 use super::id::{GrantId, ThreadId, ToolCallId};
-use super::input::Input;
-use super::input_bounds::InputBounds;
+use crate::tool::input::Input;
+use crate::tool::input_bounds::InputBounds;
 
 /// An approval that the server remembers.
 #[derive(Debug, Clone, PartialEq)]

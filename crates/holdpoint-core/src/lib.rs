@@ -7,53 +7,31 @@
 
 #![warn(missing_docs)]
 
-pub mod assignment;
 pub mod call;
 pub mod call_times;
-pub mod canonical;
 pub mod card;
 pub mod clock;
 pub mod cut_outcomes;
 pub mod decision;
-pub mod definition;
 pub mod delegation;
 pub mod endpoint;
 pub mod event;
 pub mod event_data;
 pub mod grant;
-pub mod headline;
-pub mod hex;
-pub mod hold;
 pub mod id;
-pub mod input;
-pub mod input_bounds;
+pub mod json;
 pub mod link;
 pub mod message;
-pub mod model_texts;
-pub mod nesting;
-pub mod obstacle;
 pub mod output;
 pub mod owner;
-pub mod placeholders;
-pub mod pointer;
 pub mod policy;
-pub mod preview;
-pub mod progress;
 pub mod quorum;
-pub mod remote;
 pub mod replay;
 pub mod run;
-mod script;
-pub mod secrets;
-mod shown;
 pub mod sign_in;
-pub mod strict_json;
-pub mod surrogates;
 pub mod text;
-pub mod tool_definition;
-pub mod tool_request;
+pub mod tool;
 pub mod turn;
-pub mod visible;
 pub mod vocabulary;
 pub mod wire_id;
 

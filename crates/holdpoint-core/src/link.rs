@@ -4,8 +4,8 @@
 //! its person and the inputs of the message, and one decision uses it up.
 
 use super::Principal;
-use super::hex::hex;
 use super::id::ToolCallId;
+use crate::json::hex::hex;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;

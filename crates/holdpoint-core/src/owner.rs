@@ -1,6 +1,6 @@
 //! Owners of calls: external services that accepted a call, and whose outcome comes later.
 
-use super::input::Input;
+use crate::tool::input::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,8 +2,8 @@
 
 use super::Principal;
 use super::clock::Timestamp;
-use super::hex::hex;
 use super::id::SignInId;
+use crate::json::hex::hex;
 use sha2::{Digest, Sha256};
 
 /// The longest name of a browser that is kept, in characters.

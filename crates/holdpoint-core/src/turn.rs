@@ -1,11 +1,11 @@
 //! The events of a turn, in order. Encoders turn them into bytes.
 
 use super::call::{State, StateKind, ToolCall};
-use super::hold::{DecisionInForce, Hold};
 use super::id::ToolCallId;
 use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
-use super::secrets::ShownInput;
+use crate::card::hold::{DecisionInForce, Hold};
+use crate::tool::secrets::ShownInput;
 use crate::vocabulary;
 use serde_json::Value;
 use std::borrow::Cow;

@@ -103,15 +103,15 @@ mod tests {
     use super::Vocabulary;
     use crate::call::{RiskLevel, StateKind};
     use crate::card::CardPart;
+    use crate::card::obstacle::ObstacleKind;
     use crate::decision::{Remember, Surface, Verdict};
-    use crate::definition::DefinitionCause;
     use crate::endpoint::{ChannelKind, DisabledReason};
     use crate::event::EventType;
     use crate::message::{MessageStatus, Role, StepStatus};
-    use crate::obstacle::ObstacleKind;
     use crate::policy::{ApprovalMode, Effect, ToolPolicy};
     use crate::run::{RunStatus, TurnErrorCode};
-    use crate::tool_request::{RequestKind, RequestState};
+    use crate::tool::definition::DefinitionCause;
+    use crate::tool::tool_request::{RequestKind, RequestState};
     use crate::turn::{FinishReason, Refusal};
     use std::fmt::Debug;
 

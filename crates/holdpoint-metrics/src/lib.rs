@@ -284,7 +284,9 @@ impl Metrics {
 
     /// Counts a claim that waits for a call of this tool, until the returned value is dropped.
     pub fn claim_waits(&self, tool: &str) -> GaugeUnit {
-        GaugeUnit::begin(&self.0.measured.claims_waiting.get_or_create_owned(&ToolLabels { tool: self.tool(tool) }))
+        GaugeUnit::begin(
+            &self.0.measured.claims_waiting.get_or_create_owned(&ToolLabels { tool: self.tool(tool) }),
+        )
     }
 
     /// Records the lost lease of this kind of work.

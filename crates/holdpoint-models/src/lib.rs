@@ -10,9 +10,9 @@ pub mod provider;
 pub mod remote;
 pub mod scripted;
 
-pub use holdpoint_core::input::Input;
 pub use holdpoint_core::message::Usage;
-pub use holdpoint_core::tool_definition::ToolDefinition;
+pub use holdpoint_core::tool::input::Input;
+pub use holdpoint_core::tool::tool_definition::ToolDefinition;
 pub use holdpoint_core::turn::FinishReason;
 
 use futures::stream::BoxStream;

@@ -10,7 +10,7 @@ use super::{Audience, Encoder, failure};
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::{Source, Usage};
-use holdpoint_core::secrets::ShownInput;
+use holdpoint_core::tool::secrets::ShownInput;
 use holdpoint_core::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -253,11 +253,11 @@ impl Finish {
 mod tests {
     use super::*;
     use holdpoint_core::call::{RiskLevel, StateKind};
-    use holdpoint_core::hold::Hold;
+    use holdpoint_core::card::hold::Hold;
     use holdpoint_core::id::MessageId;
-    use holdpoint_core::input::Input;
     use holdpoint_core::run::{TurnError, TurnErrorCode};
-    use holdpoint_core::secrets::SecretPaths;
+    use holdpoint_core::tool::input::Input;
+    use holdpoint_core::tool::secrets::SecretPaths;
     use holdpoint_core::turn::SpentTokens;
     use uuid::Uuid;
 

@@ -23,8 +23,8 @@ pub use ui_dialect::UiDialect;
 
 use bytes::BytesMut;
 use holdpoint_core::card::CardPart;
+use holdpoint_core::card::hold::{Card, Hold};
 use holdpoint_core::decision::{Decision, Surface, Verdict};
-use holdpoint_core::hold::{Card, Hold};
 use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::run::TurnError;
 use holdpoint_core::turn::TurnEvent;

@@ -11,10 +11,10 @@ use super::written::WrittenParts;
 use super::{Audience, Encoder, failure};
 use crate::UiDialect;
 use bytes::{BufMut, BytesMut};
-use holdpoint_core::hold::DecisionInForce;
+use holdpoint_core::card::hold::DecisionInForce;
 use holdpoint_core::id::{MessageId, ToolCallId};
 use holdpoint_core::message::{File, Source};
-use holdpoint_core::secrets::ShownInput;
+use holdpoint_core::tool::secrets::ShownInput;
 use holdpoint_core::turn::{
     FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, SpentTokens, TurnEvent,
 };

@@ -1,9 +1,9 @@
 //! The elements that UI message streams and the messages of AI SDK 5 to 7 share.
 
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
 use holdpoint_core::message::Usage;
-use holdpoint_core::secrets::ShownInput;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::ShownInput;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -4,7 +4,7 @@
 use super::client::{Client, parsed};
 use super::failure::Failure;
 use holdpoint_core::card::CardPart;
-use holdpoint_core::visible::{quoted, visible};
+use holdpoint_core::text::visible::{quoted, visible};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

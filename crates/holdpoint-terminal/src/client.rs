@@ -2,7 +2,7 @@
 
 use super::failure::{ErrorDetail, Failure, Refusal};
 use crate::config;
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use holdpoint_egress::{Frames, Framing, chain, client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, Url};

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::offer::Sheet;
 use super::screen::{Screen, ScreenForm};
 use super::show::card_parts;
-use holdpoint_core::preview::Preview;
+use holdpoint_core::card::preview::Preview;
 use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ proptest! {
         }
         for shown in [&item["preview"]["text"], &item["unaccepted_definition"]["changes"][0]["current"]] {
             if let Some(shown) = shown.as_str() {
-                let expected = stripped(&holdpoint_core::visible::escaped_lines(shown));
+                let expected = stripped(&holdpoint_core::text::visible::escaped_lines(shown));
                 prop_assert!(text.contains(&expected), "{}", text);
             }
         }

@@ -10,7 +10,7 @@ use super::screen::{Screen, ScreenForm, ScreenOptions};
 use super::show::sheet;
 use crate::config;
 use clap::Args;
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The reasons why a command of an approver fails, and its exit codes.
 
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use holdpoint_settings::ConfigError;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! JSON as text: the JSON of the server with all its digits, for programs and for people.
 
-use holdpoint_core::visible::{is_visible, visible_json};
+use holdpoint_core::text::visible::{is_visible, visible_json};
 use serde_json::value::RawValue;
 use std::fmt::Write;
 

@@ -9,7 +9,7 @@ use crate::config;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use holdpoint_core::call::{CALL_STATES, WAITING_STATES};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::ops::ControlFlow;

@@ -2,7 +2,7 @@
 
 use super::call::{Call, CannotApprove};
 use holdpoint_core::card::{CardPart, may_offer_approval};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 
 /// Everything about a call, as text.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::json_text;
 use crate::config;
 use clap::Args;
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;

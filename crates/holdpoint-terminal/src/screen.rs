@@ -3,8 +3,8 @@
 
 use super::json_text;
 use anstyle::{AnsiColor, Style};
-use holdpoint_core::hex::hex;
-use holdpoint_core::visible::{visible, visible_lines};
+use holdpoint_core::json::hex::hex;
+use holdpoint_core::text::visible::{visible, visible_lines};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::io::IsTerminal;

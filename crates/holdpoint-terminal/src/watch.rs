@@ -10,7 +10,7 @@ use super::list::{Filters, input_line};
 use super::screen::{Screen, ScreenForm, ScreenOptions};
 use crate::config;
 use clap::Args;
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use holdpoint_egress::{BrokenStream, Frame, Frames};
 use serde_json::json;
 use serde_json::value::RawValue;

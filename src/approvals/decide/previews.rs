@@ -7,10 +7,10 @@ use super::{check, needs_preview};
 use crate::approvals::{Approvals, DecideError, Decider, DecisionRequest};
 use holdpoint_core::Principal;
 use holdpoint_core::call::{State, input_hash};
+use holdpoint_core::card::preview::Preview;
 use holdpoint_core::decision::Choice;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input::Input;
-use holdpoint_core::preview::Preview;
+use holdpoint_core::tool::input::Input;
 
 /// What an approver is shown about edited inputs.
 #[derive(Debug)]

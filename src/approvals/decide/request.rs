@@ -5,8 +5,8 @@ use holdpoint_core::call::ToolCall;
 use holdpoint_core::decision::{Choice, Surface};
 use holdpoint_core::grant::GrantRequest;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
-use holdpoint_core::input::Input;
 use holdpoint_core::link::LinkToken;
+use holdpoint_core::tool::input::Input;
 use holdpoint_store::Thread;
 
 /// A request to decide a call.

@@ -18,11 +18,11 @@ mod terminal;
 pub use closure::Closure;
 pub use futures::future::BoxFuture;
 pub use holdpoint_core::call::RiskLevel;
+pub use holdpoint_core::card::preview::Preview;
 pub use holdpoint_core::decision::Remember;
 pub use holdpoint_core::id::{RequestId, RunId, ThreadId, ToolCallId};
-pub use holdpoint_core::input::Input;
-pub use holdpoint_core::preview::Preview;
-pub use holdpoint_core::tool_request::RequestKind;
+pub use holdpoint_core::tool::input::Input;
+pub use holdpoint_core::tool::tool_request::RequestKind;
 pub use holdpoint_store::permit::Requester;
 pub use input::{InputAnswer, InputRequest};
 #[cfg(feature = "cli")]

@@ -5,7 +5,7 @@ use super::{
     ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError, Input, Preview, RiskLevel,
 };
 use futures::FutureExt;
-use holdpoint_core::visible::{visible, visible_json, visible_lines};
+use holdpoint_core::text::visible::{visible, visible_json, visible_lines};
 use holdpoint_terminal::keyboard::discard_typed;
 use parking_lot::Mutex;
 use serde_json::Value;

@@ -5,10 +5,10 @@ use RunStatus::{Cancelled, Completed, Failed, Running, Waiting};
 use holdpoint_core::call::{Approval, CallEnd, ExecutedBy, Execution, RiskLevel};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
-use holdpoint_core::input::Input;
 use holdpoint_core::message::Window;
 use holdpoint_core::run::RunOptions;
-use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::SecretPaths;
 use uuid::Uuid;
 
 /// A page that reads each continuation as a message of its own.

@@ -9,7 +9,7 @@ use crate::http::failure::error_code::ErrorCode;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::grant::{GrantRequest, RequestedInputs, ShownGrant};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin, WrongBounds};
+use holdpoint_core::tool::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin, WrongBounds};
 use poem_openapi::registry::MetaSchema;
 use poem_openapi::types::ParseError;
 use poem_openapi::{Enum, Object};

@@ -18,7 +18,7 @@ use crate::http::routes::tools::McpToolView;
 use crate::tools::gate::Gate;
 use holdpoint_core::Principal;
 use holdpoint_core::id::RequestId;
-use holdpoint_core::tool_request::{Answer, Content, Reply, RequestKind, RequestState};
+use holdpoint_core::tool::tool_request::{Answer, Content, Reply, RequestKind, RequestState};
 use holdpoint_store::{CallScope, RequestListing, VisibleRequest};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Example;

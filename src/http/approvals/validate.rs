@@ -17,7 +17,7 @@ use crate::http::routes::call::CallState;
 use holdpoint_core::call::{State, StateKind};
 use holdpoint_core::decision::{Choice, Surface};
 use holdpoint_core::link::LinkToken;
-use holdpoint_core::model_texts;
+use holdpoint_core::text::model_texts;
 use poem_openapi::registry::MetaSchema;
 use poem_openapi::types::{Example, ParseError, ToJSON};
 use poem_openapi::{ApiResponse, Object, OpenApi};

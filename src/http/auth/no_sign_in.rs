@@ -1,10 +1,10 @@
 //! A server without the console (feature `console`): no browser signs in. It has the interface of `sign_in`, and no value
 //! of its types exists.
 
+use super::KnownCaller;
 use super::session::Session;
 use super::signing::SigningKey;
 use super::token::Tokens;
-use super::KnownCaller;
 use crate::agent::Tasks;
 use crate::config::Config;
 use crate::entropy::Entropy;

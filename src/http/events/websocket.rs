@@ -22,7 +22,7 @@ use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use holdpoint_core::Principal;
 use holdpoint_core::decision::Surface;
-use holdpoint_core::surrogates::without_lone_halves;
+use holdpoint_core::json::surrogates::without_lone_halves;
 use holdpoint_serve::Admission;
 use holdpoint_store::EventFilter;
 use poem::http::header::{

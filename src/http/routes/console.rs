@@ -7,7 +7,7 @@
 //! chooses the view; `list`, `card` and `tool-requests` are views, and `remember` is the dialog of a remembered
 //! approval. `text` and `values` are the one way from a text to the page, and `inert` guards the buttons that decide.
 
-use holdpoint_core::hex::hex;
+use holdpoint_core::json::hex::hex;
 use poem::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use poem::http::{HeaderName, HeaderValue, StatusCode};
 use poem::{IntoResponse, Request, Response};

@@ -8,7 +8,7 @@ use crate::http::body::payload::{Json, Tag};
 use crate::http::body::strict::Strict;
 use crate::http::body::word::Word;
 use crate::http::failure::error::ApiError;
-use holdpoint_core::definition::{Accepted, DefinitionCause, DefinitionChange, Unaccepted};
+use holdpoint_core::tool::definition::{Accepted, DefinitionCause, DefinitionChange, Unaccepted};
 use poem_openapi::param::Path;
 use poem_openapi::types::Example;
 use poem_openapi::{Object, OpenApi};

@@ -13,7 +13,7 @@ use crate::http::body::strict::{JsonObject, Strict};
 use crate::http::failure::error::ApiError;
 use crate::http::routes::call::CallState;
 use crate::http::stream::disconnected::Disconnected;
-use holdpoint_core::progress::Progress;
+use holdpoint_core::card::progress::Progress;
 use poem_openapi::param::Path;
 use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};

@@ -4,7 +4,7 @@
 //! one without these headers that lists the tools.
 
 use crate::config::{ConfigError, McpServer};
-use holdpoint_core::placeholders::{self, Piece};
+use holdpoint_core::text::placeholders::{self, Piece};
 use holdpoint_store::permit::Conversation;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeMap;

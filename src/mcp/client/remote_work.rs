@@ -1,20 +1,20 @@
 //! Calls that continue after the answer of their server: as a task (`io.modelcontextprotocol/tasks`), or with a round of
 //! answers.
 
-use crate::mcp::client::session::connection::{Called, Connection};
-use crate::mcp::client::session::elicitation::{is_storable, question, responses};
 use crate::mcp::client::failure::{self, Failure};
 use crate::mcp::client::link::Link;
 use crate::mcp::client::message::output;
 use crate::mcp::client::message::readable;
+use crate::mcp::client::session::connection::{Called, Connection};
+use crate::mcp::client::session::elicitation::{is_storable, question, responses};
 use crate::tools::ToolError;
 use crate::tools::remote_work::{Polled, RemoteServer, RepeatAnswer, SentCall};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint_core::call::Outcome;
+use holdpoint_core::card::progress::Progress;
 use holdpoint_core::owner::{InputRound, TaskId};
-use holdpoint_core::progress::Progress;
-use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_core::tool::tool_request::{Answer, Question};
 use holdpoint_store::permit::Conversation;
 use rmcp::model::{
     CallToolRequestParams, DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject,

@@ -11,7 +11,7 @@ use crate::mcp::client::session::connection::{Connection, Listing, NoListing};
 use crate::mcp::client::session::sessions::Sessions;
 use crate::tools::request_answer::TimeLimit;
 use crate::tools::{CurrentTools, Registered};
-use holdpoint_core::definition::{Acceptance, UnusableTool, ListedDefinition};
+use holdpoint_core::tool::definition::{Acceptance, ListedDefinition, UnusableTool};
 use holdpoint_egress::Reach;
 use holdpoint_store::Store;
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl Server {
         let name_callers = self.entry.headers().is_some_and(|headers: Headers| headers.name_callers());
         let sessions = name_callers.then(|| Arc::new(Sessions::new(self.entry.clone(), tasks.clone())));
         let (mut before, mut refusals): (Option<[u8; 32]>, u32) = (None, 0);
-        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<UnusableTool>) = (Arc::default(), Vec::new());
+        let (mut usable, mut left_out): (Arc<[Arc<Usable>]>, Vec<UnusableTool>) =
+            (Arc::default(), Vec::new());
         let mut pinned = None;
         loop {
             let (listed_at, listed) = (Instant::now(), connection.list());
@@ -158,7 +159,8 @@ impl Server {
                     tracing::info!(server = config.name, tools = usable.len(), "{what}");
                 }
             }
-            let definitions: Arc<[ListedDefinition]> = usable.iter().map(|tool| tool.listed.clone()).collect();
+            let definitions: Arc<[ListedDefinition]> =
+                usable.iter().map(|tool| tool.listed.clone()).collect();
             let mut look = Look::AfterListing;
             let (again, changed) = (sleep(LISTED_EVERY), connection.changed());
             tokio::pin!(again, changed);

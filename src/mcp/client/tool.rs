@@ -1,9 +1,9 @@
 //! A tool of a server.
 
-use crate::mcp::client::session::connection::{Called, Connection};
 use crate::mcp::client::failure::{Failure, RefusedConnection};
 use crate::mcp::client::link::Connected;
 use crate::mcp::client::link::Link;
+use crate::mcp::client::session::connection::{Called, Connection};
 use crate::tools::remote_work::SentCall;
 use crate::tools::request_answer::time_without_waits;
 use crate::tools::{DynTool, Permit, ToolError, ToolSpec};

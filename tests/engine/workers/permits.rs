@@ -1,7 +1,7 @@
 //! The rights to claim, renew and settle: of workers of the tenant, with the permit of the execution.
 
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
-use holdpoint_core::hex::hex;
+use holdpoint_core::json::hex::hex;
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{Client, Embedded, probes};
 use serde_json::{Value, json};

@@ -8,9 +8,9 @@ pub use in_force::InForce;
 pub use may_decide::{MayDecide, Relation, may_decide, may_run};
 pub use rule::{Condition, Effect, Rule, Test, Tools};
 
-use super::definition::Unaccepted;
 use super::id::{GrantId, ToolCallId};
-use super::input::Input;
+use crate::tool::definition::Unaccepted;
+use crate::tool::input::Input;
 use crate::vocabulary;
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@
 //! and skips a policy that fails to evaluate, even one that forbids. No choice of arguments evades a rule here.
 
 use super::{PolicyRequest, Source};
-use crate::canonical::{compare_numbers, same};
-use crate::pointer;
+use crate::json::canonical::{compare_numbers, same};
+use crate::json::pointer;
 use crate::vocabulary;
 use serde_json::{Number, Value};
 use std::mem::discriminant;

@@ -1,7 +1,7 @@
 //! The order in which the parts of the policy rule, and the conditions under which rules hold.
 
 use super::*;
-use crate::definition::DefinitionCause;
+use crate::tool::definition::DefinitionCause;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

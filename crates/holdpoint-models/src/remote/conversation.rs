@@ -7,7 +7,7 @@
 
 use super::schema::SchemaRules;
 use crate::{Input, ModelCall, ModelMessage, ModelRequest, Speaker, ToolChoice, ToolDefinition};
-use holdpoint_core::model_texts::{NO_REPLY, NOT_OFFERED};
+use holdpoint_core::text::model_texts::{NO_REPLY, NOT_OFFERED};
 use holdpoint_core::wire_id;
 use serde_json::{Value, json};
 use std::borrow::Cow;

@@ -4,7 +4,7 @@
 use super::context::sentence;
 use super::{context, lenient};
 use crate::ModelError;
-use holdpoint_core::surrogates::without_lone_halves;
+use holdpoint_core::json::surrogates::without_lone_halves;
 use serde_json::Value;
 use std::time::Duration;
 

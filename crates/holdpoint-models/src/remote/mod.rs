@@ -45,7 +45,7 @@ use crate::provider::Provider;
 use answer::{Answer, AnswerReader};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
-use holdpoint_core::surrogates;
+use holdpoint_core::json::surrogates;
 use holdpoint_egress::{BrokenStream, ERROR, Frame, Frames, Framing};
 use names::SentNames;
 use parking_lot::Mutex;

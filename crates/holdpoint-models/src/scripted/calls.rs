@@ -5,8 +5,8 @@
 //! call.
 
 use crate::{ModelCall, ModelMessage};
-use holdpoint_core::input::Input;
-use holdpoint_core::model_texts;
+use holdpoint_core::text::model_texts;
+use holdpoint_core::tool::input::Input;
 
 /// A call of the conversation with its latest answer.
 pub(super) struct PastCall<'a> {
@@ -87,7 +87,7 @@ mod tests {
     use super::super::{DELETE, FORMS, LIST};
     use crate::ModelMessage;
     use holdpoint_core::call::rejection;
-    use holdpoint_core::model_texts;
+    use holdpoint_core::text::model_texts;
     use serde_json::json;
 
     #[test]

@@ -5,8 +5,8 @@
 
 use super::calls::{PastCall, edited};
 use super::{DELETE, LIST, READ, WRITE};
-use holdpoint_core::input::Input;
-use holdpoint_core::model_texts;
+use holdpoint_core::text::model_texts;
+use holdpoint_core::tool::input::Input;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_result, user};
     use super::*;
     use holdpoint_core::call::{Outcome, rejection, withdrawal};
-    use holdpoint_core::secrets::{Edit, SecretPaths};
+    use holdpoint_core::tool::secrets::{Edit, SecretPaths};
     use serde_json::json;
 
     // The last answers are not outputs of a successful tool, so the report does not claim success.

@@ -17,9 +17,9 @@ use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
 use holdpoint_core::message::StepStatus;
-use holdpoint_core::model_texts;
 use holdpoint_core::policy::Source;
 use holdpoint_core::text::cut_with;
+use holdpoint_core::text::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Func, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, IdenStatic, Iterable, PaginatorTrait, QueryFilter,

@@ -3,8 +3,8 @@
 use crate::entity::{accepted_definition, listed_definition};
 use crate::{Read, Store, StoreError, Write};
 use holdpoint_core::clock::Timestamp;
-use holdpoint_core::definition::{Accepted, ListedDefinition};
 use holdpoint_core::event::system;
+use holdpoint_core::tool::definition::{Accepted, ListedDefinition};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{

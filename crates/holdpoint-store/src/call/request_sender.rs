@@ -3,9 +3,9 @@
 use crate::call::waited::{UnsettledExecution, WaitedTime};
 use futures::future::BoxFuture;
 use holdpoint_core::call::Execution;
+use holdpoint_core::card::progress::Progress;
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::progress::Progress;
-use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_core::tool::tool_request::{Answer, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -85,8 +85,8 @@ mod tests {
     use futures::FutureExt;
     use holdpoint_core::clock::Timestamp;
     use holdpoint_core::id::ExecId;
-    use holdpoint_core::input::Input;
-    use holdpoint_core::tool_request::RequestKind;
+    use holdpoint_core::tool::input::Input;
+    use holdpoint_core::tool::tool_request::RequestKind;
 
     /// Answers nothing, and counts the questions.
     #[derive(Default)]

@@ -8,7 +8,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::EventType;
 use holdpoint_core::event_data::RequestStep;
 use holdpoint_core::id::RequestId;
-use holdpoint_core::tool_request::{Content, ContentVote, ToolRequest};
+use holdpoint_core::tool::tool_request::{Content, ContentVote, ToolRequest};
 use sea_orm::ActiveValue::Set;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};

@@ -1,6 +1,6 @@
 //! The time that a call waits for people.
 
-use holdpoint_core::progress::Progress;
+use holdpoint_core::card::progress::Progress;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};

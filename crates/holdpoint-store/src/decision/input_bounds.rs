@@ -1,7 +1,7 @@
 //! The text of the bounds of a grant in its row.
 
-use holdpoint_core::canonical::canonical_json;
-use holdpoint_core::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin};
+use holdpoint_core::json::canonical::canonical_json;
+use holdpoint_core::tool::input_bounds::{Bound, BoundTest, Folder, InputBounds, Origin};
 use serde_json::{Map, Value, json};
 
 /// Returns the text of the bounds, which is the same for the same bounds.

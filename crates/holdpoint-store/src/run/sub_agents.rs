@@ -9,7 +9,6 @@ use crate::call::transitions::Executing;
 use crate::entity::{run, tool_call};
 use crate::{LockedRow, NewThread, Question, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
-use holdpoint_core::assignment::Assignment;
 use holdpoint_core::call::{Outcome, StateKind, ToolCall};
 use holdpoint_core::event::system;
 use holdpoint_core::event_data::MoveCause;
@@ -17,6 +16,7 @@ use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_core::message::{Part, StepStatus, UserWords};
 use holdpoint_core::run::{Run, RunOptions};
 use holdpoint_core::text::without_nul;
+use holdpoint_core::tool::assignment::Assignment;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, PaginatorTrait,

@@ -10,17 +10,17 @@ use crate::{StoreError, Thread, decision::input_bounds};
 use holdpoint_core::call::{
     Approval, CallEnd, Escalation, ExecutedBy, Execution, Outcome, State, StateKind, ToolCall, rejection,
 };
+use holdpoint_core::card::preview::Preview;
+use holdpoint_core::card::progress::{Progress, ReportedProgress};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Decision};
 use holdpoint_core::grant::{CoveredInputs, Grant, GrantUses};
-use holdpoint_core::hex::hex;
-use holdpoint_core::input::Input;
+use holdpoint_core::json::hex::hex;
 use holdpoint_core::message::{Body, Message, Part, Role, Step, Usage, Window};
-use holdpoint_core::model_texts;
-use holdpoint_core::preview::Preview;
-use holdpoint_core::progress::{Progress, ReportedProgress};
 use holdpoint_core::run::{Run, RunOptions, TurnError};
-use holdpoint_core::secrets::SecretPaths;
+use holdpoint_core::text::model_texts;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::SecretPaths;
 use holdpoint_core::vocabulary::Vocabulary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

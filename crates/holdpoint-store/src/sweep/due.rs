@@ -12,7 +12,7 @@ use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::id::{RunId, ToolCallId};
-use holdpoint_core::model_texts;
+use holdpoint_core::text::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait,

@@ -6,7 +6,7 @@ use crate::{StoreError, TimedRead, Write};
 use holdpoint_core::id::ThreadId;
 use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
-use holdpoint_core::tool_request::RequestState;
+use holdpoint_core::tool::tool_request::RequestState;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::simulation::{PageDecision, Simulated, Turn};
 use crate::{Dialect, NoTools};
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::id::ToolCallId;
-use holdpoint_core::secrets::ShownInput;
+use holdpoint_core::tool::secrets::ShownInput;
 use holdpoint_core::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use serde_json::{Value, json};
 use std::collections::HashMap;

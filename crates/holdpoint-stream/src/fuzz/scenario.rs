@@ -1,8 +1,8 @@
 //! Random scenarios of messages, with everything that a model, tools and people can contribute.
 
-use holdpoint_core::input::Input;
 use holdpoint_core::message::{File, Source};
 use holdpoint_core::run::TurnErrorCode;
+use holdpoint_core::tool::input::Input;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -4,17 +4,17 @@ use super::scenario::{self, CallFate, Hold, Outcome, Piece, Scenario, ScenarioCa
 use holdpoint_core::call::{
     Approval, CallEnd, ExecutedBy, Execution, RiskLevel, State, StateKind, ToolCall, rejection,
 };
+use holdpoint_core::card::preview::Preview;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{self, Decision, Surface};
 use holdpoint_core::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
-use holdpoint_core::input::Input;
+use holdpoint_core::json::nesting::Nesting;
 use holdpoint_core::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage, Window};
-use holdpoint_core::model_texts;
-use holdpoint_core::nesting::Nesting;
-use holdpoint_core::preview::Preview;
 use holdpoint_core::replay::replay;
 use holdpoint_core::run::{TurnError, TurnErrorCode};
-use holdpoint_core::secrets::{SecretPaths, ShownInput};
+use holdpoint_core::text::model_texts;
+use holdpoint_core::tool::input::Input;
+use holdpoint_core::tool::secrets::{SecretPaths, ShownInput};
 use holdpoint_core::turn::{
     FinishReason, HeldCallStatus, HoldProgress, RenderedResult, SpentTokens, TurnEvent,
 };

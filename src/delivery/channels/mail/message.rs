@@ -61,9 +61,9 @@ mod tests {
     use crate::delivery::letter::sample;
     use crate::delivery::occasion::{EndReason, Occasion};
     use crate::delivery::shared::{DeciderWords, sample_shared};
-    use holdpoint_core::headline::FilledHeadline;
-    use holdpoint_core::placeholders::Piece;
-    use holdpoint_core::preview::Preview;
+    use holdpoint_core::card::preview::Preview;
+    use holdpoint_core::text::placeholders::Piece;
+    use holdpoint_core::tool::headline::FilledHeadline;
     use jiff::tz::TimeZone;
 
     fn written(letter: &Letter) -> String {

@@ -107,7 +107,8 @@ impl Channel<Letter> for NtfyChannel {
 
     async fn send(&self, attempt: Attempt<'_, Letter>) -> Result<AttemptOutcome, FailedAttempt> {
         let body = self.body(attempt.message).to_string().into_bytes();
-        outcome(self.post.send(self.headers.clone(), body, attempt.until).await).map(|()| AttemptOutcome::Accepted)
+        outcome(self.post.send(self.headers.clone(), body, attempt.until).await)
+            .map(|()| AttemptOutcome::Accepted)
     }
 }
 

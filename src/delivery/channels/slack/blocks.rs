@@ -6,7 +6,7 @@ use super::application::plain;
 use super::button::{Button, ButtonDecision};
 use crate::delivery::letter::Letter;
 use holdpoint_core::card::{CardPart, may_offer_approval};
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use serde_json::{Value, json};
 
 /// Maximum length of the text of a section, in characters.
@@ -129,7 +129,7 @@ mod tests {
     use crate::delivery::letter::sample;
     use crate::delivery::occasion::{EndReason, Occasion};
     use crate::delivery::shared::sample_shared;
-    use holdpoint_core::preview::Preview;
+    use holdpoint_core::card::preview::Preview;
 
     fn letter(occasion: Occasion, inputs: &str) -> Letter {
         Letter { shared: Some(sample_shared(inputs)), ..sample(occasion) }

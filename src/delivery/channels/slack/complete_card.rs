@@ -5,7 +5,7 @@ use crate::delivery::letter::{Letter, sample};
 use crate::delivery::occasion::Occasion;
 use crate::delivery::shared::sample_shared;
 use holdpoint_core::card::CardPart;
-use holdpoint_core::preview::Preview;
+use holdpoint_core::card::preview::Preview;
 use holdpoint_fuzz::shown_again::{pieces, read, read_json, stripped, stripped_json};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

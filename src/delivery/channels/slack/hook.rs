@@ -24,7 +24,7 @@ use crate::rate_limit::RateLimited;
 use async_trait::async_trait;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, REASON_MAX, Surface};
-use holdpoint_core::surrogates::without_lone_halves;
+use holdpoint_core::json::surrogates::without_lone_halves;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use std::sync::Arc;

@@ -150,7 +150,9 @@ impl Channel<Letter> for SlackChannel {
         match read_answer(response, until).await? {
             PostAnswer { ok: true, channel: Some(channel), ts: Some(ts), .. } => {
                 let posted = call.filter(|_| earlier.is_none()).zip(SentMessage::new(channel, ts));
-                Ok(posted.map_or(AttemptOutcome::Accepted, |(call, message)| AttemptOutcome::Posted(call, message)))
+                Ok(posted.map_or(AttemptOutcome::Accepted, |(call, message)| {
+                    AttemptOutcome::Posted(call, message)
+                }))
             }
             PostAnswer { ok: true, .. } => Ok(AttemptOutcome::Accepted),
             PostAnswer { ok: false, error, .. } => {

@@ -5,8 +5,8 @@
 use crate::config::channels::template::TemplateFormat;
 use crate::delivery::letter::Letter;
 use crate::delivery::shared::SharedArguments;
-use holdpoint_core::placeholders::{self, Piece};
-use holdpoint_core::strict_json;
+use holdpoint_core::json::strict_json;
+use holdpoint_core::text::placeholders::{self, Piece};
 use serde_json::{Map, Value};
 
 /// The deepest nesting of a template in JSON.
@@ -212,8 +212,8 @@ mod tests {
     use crate::delivery::letter::sample;
     use crate::delivery::occasion::{EndReason, Occasion};
     use crate::delivery::shared::DeciderWords;
-    use holdpoint_core::headline::FilledHeadline;
-    use holdpoint_core::preview::Preview;
+    use holdpoint_core::card::preview::Preview;
+    use holdpoint_core::tool::headline::FilledHeadline;
     use serde_json::json;
 
     const ALL: TemplateAccess = TemplateAccess { link: true, arguments: true };

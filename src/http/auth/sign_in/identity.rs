@@ -1,11 +1,11 @@
 //! The person that an answer of the issuer names, by `auth.session_from`.
 
 use super::issuer::{Granted, Issuer};
+use crate::config::SessionFrom;
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use crate::http::auth::token::Tokens;
 use crate::http::auth::validity::LEEWAY_SECONDS;
 use crate::http::auth::{Expiry, KnownCaller};
-use crate::config::SessionFrom;
-use crate::http::auth::failure::{AuthFailure, Unknown};
 use holdpoint_core::clock::Clock;
 use std::sync::Arc;
 use std::time::Duration;

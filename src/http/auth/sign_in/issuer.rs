@@ -151,7 +151,11 @@ impl Issuer {
     }
 
     /// Returns the address at which a person signs in.
-    pub(in crate::http::auth) async fn sign_in_url(&self, state: String, verifier: String) -> Result<String, NotGranted> {
+    pub(in crate::http::auth) async fn sign_in_url(
+        &self,
+        state: String,
+        verifier: String,
+    ) -> Result<String, NotGranted> {
         let found = self.found().await?;
         let client =
             self.of_tokens().set_auth_uri(found.authorization).set_redirect_uri(self.callback.clone());
@@ -166,7 +170,11 @@ impl Issuer {
     }
 
     /// Returns the tokens for a code.
-    pub(in crate::http::auth) async fn exchange(&self, code: String, verifier: String) -> Result<Granted, NotGranted> {
+    pub(in crate::http::auth) async fn exchange(
+        &self,
+        code: String,
+        verifier: String,
+    ) -> Result<Granted, NotGranted> {
         let found = self.found().await?;
         let client = self.of_tokens().set_token_uri(found.token).set_redirect_uri(self.callback.clone());
         let mut request = client
@@ -198,7 +206,10 @@ impl Issuer {
     }
 
     /// Returns what the issuer says about an access token (RFC 7662).
-    pub(in crate::http::auth) async fn introspect(&self, token: &str) -> Result<Map<String, Value>, AuthFailure> {
+    pub(in crate::http::auth) async fn introspect(
+        &self,
+        token: &str,
+    ) -> Result<Map<String, Value>, AuthFailure> {
         let found = self.found().await.map_err(|_| AuthFailure::IssuerUnavailable)?;
         let answer = match found.introspection {
             Some(url) => self.post_token(url, token, "access_token").await,

@@ -131,7 +131,8 @@ impl SignIn {
         let Some(client_id) = auth.client_id.clone() else { return Ok(None) };
         let SignInParts { tokens, store, key, tasks, clock, entropy } = parts;
         let url = config.server.public_url.as_deref().unwrap_or_default();
-        let issuer = Arc::new(Issuer::new(config, client_id, format!("{url}{CALLBACK_PATH}"), clock.clone())?);
+        let issuer =
+            Arc::new(Issuer::new(config, client_id, format!("{url}{CALLBACK_PATH}"), clock.clone())?);
         let kept = auth.session_key.clone().map(|session_key| {
             Arc::new(SignIns::new(sign_ins::KeptParts {
                 store,

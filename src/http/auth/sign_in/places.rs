@@ -117,9 +117,9 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::IpAddr;
     use futures::FutureExt;
     use futures::future::BoxFuture;
+    use std::net::IpAddr;
 
     fn at(last: u8) -> Network {
         Some(IpAddr::from([192, 0, 2, last]))

@@ -23,13 +23,13 @@
 use super::identity::Identity;
 use super::issuer::{Granted, Issuer, NotGranted};
 use super::sealed::{KeptTokens, Seal};
+use crate::agent::{Tasks, persist};
+use crate::entropy::Entropy;
+use crate::http::auth::failure::{AuthFailure, Unknown};
 use crate::http::auth::session::{self, KeptCookie, Session};
 use crate::http::auth::signing::SigningKey;
 use crate::http::auth::validity::LEEWAY_SECONDS;
 use crate::http::auth::{Expiry, KnownCaller};
-use crate::agent::{Tasks, persist};
-use crate::entropy::Entropy;
-use crate::http::auth::failure::{AuthFailure, Unknown};
 use crate::rate_limit::{RateLimit, User};
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
@@ -114,7 +114,11 @@ impl SignIns {
     }
 
     /// Begins a sign-in with what the issuer gave. Returns the cookie.
-    pub(in crate::http::auth) async fn begin(&self, granted: Granted, browser: &str) -> Result<HeaderValue, AuthFailure> {
+    pub(in crate::http::auth) async fn begin(
+        &self,
+        granted: Granted,
+        browser: &str,
+    ) -> Result<HeaderValue, AuthFailure> {
         let KeptParts { identity, seal, clock, entropy, .. } = &self.parts;
         let known = identity.of(&granted).await?;
         let known_until = known.expiry.0.ok_or(AuthFailure::IssuerUnavailable)?;

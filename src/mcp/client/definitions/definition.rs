@@ -2,9 +2,9 @@
 //! compiled.
 
 use crate::mcp::client::definitions::input_schema;
-use holdpoint_core::canonical::{canonical_hash, canonical_json};
+use holdpoint_core::json::canonical::{canonical_hash, canonical_json};
 use holdpoint_core::text::cut;
-use holdpoint_core::visible::{escaped, escaped_lines, show_texts};
+use holdpoint_core::text::visible::{escaped, escaped_lines, show_texts};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@
 //!    hashes of its server every second.
 
 use crate::agent::Tasks;
-use holdpoint_core::definition::{Acceptance, DefinitionCause, ListedDefinition, Unaccepted};
+use holdpoint_core::tool::definition::{Acceptance, DefinitionCause, ListedDefinition, Unaccepted};
 use holdpoint_store::{Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,17 +1,17 @@
 //! The listed tools that can be used.
 
-use crate::mcp::client::link::Link;
-use crate::mcp::client::definitions::definition::Definition;
-use crate::mcp::client::log::log_rate::LogRate;
-use crate::mcp::names::local_name;
-use crate::mcp::client::message::readable::Unread;
-use crate::mcp::client::log::redaction::Redaction;
-use crate::mcp::client::tool::McpTool;
 use crate::config::{self, ToolRisk};
+use crate::mcp::client::definitions::definition::Definition;
+use crate::mcp::client::link::Link;
+use crate::mcp::client::log::log_rate::LogRate;
+use crate::mcp::client::log::redaction::Redaction;
+use crate::mcp::client::message::readable::Unread;
+use crate::mcp::client::tool::McpTool;
+use crate::mcp::names::local_name;
 use crate::tools::{OfServer, Registered, RiskLevel, SERVER_TOOLS_MAX, ToolSpec};
-use holdpoint_core::definition::{ListedDefinition, UnusableTool};
-use holdpoint_core::remote::Remote;
-use holdpoint_core::visible::escaped;
+use holdpoint_core::text::visible::escaped;
+use holdpoint_core::tool::definition::{ListedDefinition, UnusableTool};
+use holdpoint_core::tool::remote::Remote;
 use rmcp::model::Tool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,7 +51,12 @@ pub(in crate::mcp) struct Definer {
 impl Definer {
     /// Sorts the listed tools that the operator allows. A definition that was `before` is not compiled again. Takes long for
     /// large schemas, so it is not for a thread of the runtime.
-    pub(in crate::mcp) fn sorted(&self, listed: &[Tool], unread: &[Unread], before: &[Arc<Usable>]) -> Sorted {
+    pub(in crate::mcp) fn sorted(
+        &self,
+        listed: &[Tool],
+        unread: &[Unread],
+        before: &[Arc<Usable>],
+    ) -> Sorted {
         let server = self.config.name.as_str();
         let mut sorted = Sorted::default();
         for Unread { tool, field } in unread {

@@ -1,7 +1,7 @@
 //! The secrets of a server, which no log line and no error contains.
 
 use holdpoint_core::text::cut;
-use holdpoint_core::visible::{escaped_lines, visible};
+use holdpoint_core::text::visible::{escaped_lines, visible};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;

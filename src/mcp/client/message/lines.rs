@@ -1,8 +1,8 @@
 //! The standard output of a child process, line by line.
 
+use crate::agent::Tasks;
 use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::message::raw::{MESSAGE_BYTES_MAX, admitted};
-use crate::agent::Tasks;
 use std::sync::Arc;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader,

@@ -1,8 +1,8 @@
 //! What a server has sent, as a text, before the library reads it.
 
 use crate::mcp::client::log::log_rate::LogRate;
+use holdpoint_core::json::strict_json;
 use holdpoint_core::output::DEPTH_MAX;
-use holdpoint_core::strict_json;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

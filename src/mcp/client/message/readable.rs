@@ -3,7 +3,7 @@
 
 use crate::mcp::client::message::output::named;
 use holdpoint_core::text::cut;
-use holdpoint_core::visible::visible;
+use holdpoint_core::text::visible::visible;
 use rmcp::model::{
     CallToolResult, ClientRequest, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams,
     ElicitationSchema, GetTaskResult, InputRequest, InputRequests, InputRequiredResult, ListToolsResult,

@@ -1,18 +1,18 @@
 //! One connection to a server, from its handshake to its loss.
 
+use crate::agent::Tasks;
 use crate::mcp::client::caller::Caller;
-use crate::mcp::client::transport::calls::{Calls, Flight};
-use crate::mcp::client::session::elicitation::{answer_all, round};
 use crate::mcp::client::entry::Entry;
 use crate::mcp::client::failure::{self, Failure};
+use crate::mcp::client::log::log_rate::LogRate;
+use crate::mcp::client::log::redaction::Redaction;
+use crate::mcp::client::message::output;
+use crate::mcp::client::message::readable::{self, Unread};
+use crate::mcp::client::session::elicitation::{answer_all, round};
 use crate::mcp::client::session::handler::Handler;
 use crate::mcp::client::session::handshake::{Opening, begin, has_no_handshake};
-use crate::mcp::client::log::log_rate::LogRate;
-use crate::mcp::client::message::output;
+use crate::mcp::client::transport::calls::{Calls, Flight};
 use crate::mcp::client::transport::process::Process;
-use crate::mcp::client::message::readable::{self, Unread};
-use crate::mcp::client::log::redaction::Redaction;
-use crate::agent::Tasks;
 use crate::tools::{SERVER_TOOLS_MAX, ToolError};
 use holdpoint_core::owner::{NextAction, STATE_BYTES_MAX, TaskId};
 use holdpoint_store::request_sender::RequestSender;
@@ -83,7 +83,11 @@ pub(in crate::mcp) enum Called {
 
 impl Connection {
     /// Connects to a server: as the session that lists the tools, or as that of a caller. The error is for the log.
-    pub(in crate::mcp) async fn open(entry: &Entry, tasks: &Tasks, caller: Option<&Caller>) -> Result<Self, String> {
+    pub(in crate::mcp) async fn open(
+        entry: &Entry,
+        tasks: &Tasks,
+        caller: Option<&Caller>,
+    ) -> Result<Self, String> {
         entry.read_header_files();
         let headers = entry.headers().map_or_else(HeaderMap::new, |headers| headers.for_session(caller));
         let lists = caller.is_none();

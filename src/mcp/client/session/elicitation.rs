@@ -1,11 +1,11 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
-use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::definitions::input_schema;
+use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::message::readable;
 use futures::future::join_all;
 use holdpoint_core::owner::{InputForm, InputRound};
-use holdpoint_core::tool_request::{Answer, Question, RequestKind};
+use holdpoint_core::tool::tool_request::{Answer, Question, RequestKind};
 use holdpoint_store::request_sender::RequestSender;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequiredResult, InputResponses,
@@ -95,8 +95,8 @@ pub(in crate::mcp) fn question(asked: ElicitRequestParams) -> Option<Question> {
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::transport::silent::SilentPeople;
     use super::*;
+    use crate::mcp::client::transport::silent::SilentPeople;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
 //! What a server may send by itself.
 
-use crate::mcp::client::session::elicitation::result_of;
 use crate::mcp::client::log::log_rate::LogRate;
+use crate::mcp::client::session::elicitation::result_of;
 use crate::mcp::client::transport::watched::CallOfForm;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,

@@ -1,18 +1,18 @@
 //! The beginning of a connection: which transport and which handshake a server has.
 
-use crate::mcp::client::transport::calls::Calls;
-use crate::mcp::client::entry::{Endpoint, Entry, Route};
-use crate::mcp::client::message::greeting::{Greeted, greet};
-use crate::mcp::client::session::handler::Handler;
-use crate::mcp::client::transport::http::HttpClient;
-use crate::mcp::client::message::lines::messages;
-use crate::mcp::client::transport::process::Process;
-use crate::mcp::client::message::raw::MESSAGE_BYTES_MAX;
-use crate::mcp::client::log::redaction::Redaction;
-use crate::mcp::client::transport::sse;
-use crate::mcp::client::transport::watched::{Watched, Work};
 use crate::agent::Tasks;
 use crate::config::McpProtocol;
+use crate::mcp::client::entry::{Endpoint, Entry, Route};
+use crate::mcp::client::log::redaction::Redaction;
+use crate::mcp::client::message::greeting::{Greeted, greet};
+use crate::mcp::client::message::lines::messages;
+use crate::mcp::client::message::raw::MESSAGE_BYTES_MAX;
+use crate::mcp::client::session::handler::Handler;
+use crate::mcp::client::transport::calls::Calls;
+use crate::mcp::client::transport::http::HttpClient;
+use crate::mcp::client::transport::process::Process;
+use crate::mcp::client::transport::sse;
+use crate::mcp::client::transport::watched::{Watched, Work};
 use reqwest::header::HeaderMap;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, RunningService};

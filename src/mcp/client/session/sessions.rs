@@ -3,10 +3,10 @@
 //! A session is used for the caller whose values it began with, and for no other one. Sessions that no call uses are
 //! closed to make room, the one that was used longest ago first.
 
-use crate::mcp::client::caller::Caller;
-use crate::mcp::client::session::connection::Connection;
-use crate::mcp::client::entry::Entry;
 use crate::agent::Tasks;
+use crate::mcp::client::caller::Caller;
+use crate::mcp::client::entry::Entry;
+use crate::mcp::client::session::connection::Connection;
 use crate::tools::ToolError;
 use holdpoint_store::permit::Conversation;
 use parking_lot::Mutex;

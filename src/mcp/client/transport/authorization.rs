@@ -3,11 +3,11 @@
 //! The secret goes to one issuer: the one of the entry, or the one that the server names first. A token is used until
 //! shortly before its end, or until the server refuses it. One request for a token is sent at a time.
 
+use crate::config::{ConfigError, McpOauth, McpServer, is_safe};
 use crate::mcp::client::log::log_rate::LogRate;
-use crate::mcp::client::transport::metadata::{self, Challenge, OfServer};
 use crate::mcp::client::log::pace::Pace;
 use crate::mcp::client::log::redaction::Redaction;
-use crate::config::{ConfigError, McpOauth, McpServer, is_safe};
+use crate::mcp::client::transport::metadata::{self, Challenge, OfServer};
 use holdpoint_egress::{Reach, TokenRequests, token_error};
 use oauth2::basic::BasicClient;
 use oauth2::{AuthType, ClientId, ClientSecret, RequestTokenError, Scope, TokenResponse, TokenUrl};

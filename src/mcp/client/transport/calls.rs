@@ -5,7 +5,7 @@
 //! that was given up is possible until the server has answered it, or its deadline is reached: the server may still
 //! execute it.
 
-use holdpoint_core::progress::Progress;
+use holdpoint_core::card::progress::Progress;
 use holdpoint_store::request_sender::RequestSender;
 use holdpoint_store::waited::UnsettledExecution;
 use parking_lot::Mutex;
@@ -155,8 +155,8 @@ impl Drop for Flight {
 
 #[cfg(test)]
 mod tests {
-    use crate::mcp::client::transport::silent::SilentPeople;
     use super::*;
+    use crate::mcp::client::transport::silent::SilentPeople;
 
     const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
 

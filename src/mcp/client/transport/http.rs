@@ -1,11 +1,11 @@
 //! The requests to a server over HTTP.
 
-use crate::mcp::client::transport::authorization::{self, Authorization, NoToken, Unsent, challenge_of};
 use crate::mcp::client::entry::Endpoint;
 use crate::mcp::client::failure;
 use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::log::pace::Pace;
 use crate::mcp::client::message::raw::admitted;
+use crate::mcp::client::transport::authorization::{self, Authorization, NoToken, Unsent, challenge_of};
 use futures::StreamExt;
 use holdpoint_egress::read;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};

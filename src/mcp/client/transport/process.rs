@@ -1,8 +1,8 @@
 //! The child process of a server.
 
+use crate::agent::Tasks;
 use crate::mcp::client::log::redaction::Redaction;
 use crate::mcp::client::log::stderr;
-use crate::agent::Tasks;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use holdpoint_core::call::Execution;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{ExecId, ToolCallId};
-use holdpoint_core::tool_request::{Answer, Question};
+use holdpoint_core::tool::tool_request::{Answer, Question};
 use holdpoint_store::request_sender::{InputRequests, RequestSender};
 use holdpoint_store::waited::WaitedTime;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The transport of earlier servers over HTTP: one stream of events, whose first event names the address of the messages.
 
-use crate::mcp::client::transport::authorization::{self, Authorization, Unsent};
+use crate::agent::Tasks;
 use crate::mcp::client::entry::Endpoint;
 use crate::mcp::client::failure;
-use crate::mcp::client::transport::http::bounded;
 use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::message::raw::{MESSAGE_BYTES_MAX, admitted};
-use crate::agent::Tasks;
+use crate::mcp::client::transport::authorization::{self, Authorization, Unsent};
+use crate::mcp::client::transport::http::bounded;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdpoint_egress::chain;

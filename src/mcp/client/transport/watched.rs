@@ -1,11 +1,11 @@
 //! What passes between a connection and its server, in the order in which it passes, and no faster than it is answered.
 
-use crate::mcp::client::transport::calls::Calls;
-use crate::mcp::client::message::greeting::is_greeting;
+use crate::agent::Tasks;
 use crate::mcp::client::log::log_rate::LogRate;
 use crate::mcp::client::log::pace::Pace;
+use crate::mcp::client::message::greeting::is_greeting;
 use crate::mcp::client::message::readable::{self, Expected};
-use crate::agent::Tasks;
+use crate::mcp::client::transport::calls::Calls;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holdpoint_store::Store;

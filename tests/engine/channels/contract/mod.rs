@@ -1,11 +1,11 @@
 //! The contract of a channel to people. A channel joins by its side of the suite (`Harness`) and its name in the list
 //! at the end of this file.
 
+use crate::webhooks::{becomes, enable, shown};
+use holdpoint::config::{Config, Notify};
 use holdpoint_testkit::previews::{World, server as server_with_previews};
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{Embedded, eventually};
-use crate::webhooks::{becomes, enable, shown};
-use holdpoint::config::{Config, Notify};
 use serde_json::{Value, json};
 
 /// The address of the console in messages.

@@ -1,8 +1,8 @@
 //! ntfy, with a receiver that reads each message by the rules of its JSON interface.
 
 use super::{Arrived, CONSOLE, Harness, desk, got, server};
-use holdpoint_testkit::{Does, RemoteTool};
 use holdpoint::config::{Config, Notify};
+use holdpoint_testkit::{Does, RemoteTool};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

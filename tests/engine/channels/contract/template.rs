@@ -1,8 +1,8 @@
 //! Messages to other services, with a real receiver.
 
 use super::{Arrived, Harness};
-use holdpoint_testkit::{Does, RemoteTool};
 use holdpoint::config::{Config, Notify};
+use holdpoint_testkit::{Does, RemoteTool};
 use std::collections::BTreeMap;
 
 struct Side(RemoteTool);

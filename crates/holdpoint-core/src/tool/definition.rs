@@ -1,7 +1,7 @@
 //! Definitions: what MCP servers say about their tools, and what is accepted of that.
 
-use super::clock::Timestamp;
-use super::visible::escaped_lines;
+use crate::clock::Timestamp;
+use crate::text::visible::escaped_lines;
 use crate::vocabulary;
 use serde_json::{Map, Value};
 use std::sync::Arc;

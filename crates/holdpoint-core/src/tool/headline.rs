@@ -2,7 +2,7 @@
 //!
 //! Surfaces show the values apart, so that no value can speak in the words of the operator.
 
-use super::placeholders::Piece;
+use crate::text::placeholders::Piece;
 use std::fmt;
 
 /// A headline with the inputs of one call in it. A value is short, and each of its characters can be recognised.

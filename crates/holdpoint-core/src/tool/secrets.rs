@@ -3,8 +3,8 @@
 //! People read inputs through [`SecretPaths::shown`], which puts [`MASK`] in the place of each secret. The tool, the
 //! model, the policy and the hashes have the inputs as they are.
 
-use super::input::Input;
-use super::pointer;
+use crate::json::pointer;
+use crate::tool::input::Input;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet};

@@ -1,16 +1,16 @@
 //! What a page shows about a held call besides its status.
 
-use super::call::{RiskLevel, ToolCall};
-use super::card::CardPart;
-use super::clock::Timestamp;
-use super::decision::Decision;
-use super::definition::Unaccepted;
-use super::headline::FilledHeadline;
-use super::input::Input;
-use super::obstacle::Obstacle;
-use super::preview::Preview;
-use super::remote::Remote;
-use super::secrets::{SecretPaths, ShownInput};
+use crate::call::{RiskLevel, ToolCall};
+use crate::card::CardPart;
+use crate::card::obstacle::Obstacle;
+use crate::card::preview::Preview;
+use crate::clock::Timestamp;
+use crate::decision::Decision;
+use crate::tool::definition::Unaccepted;
+use crate::tool::headline::FilledHeadline;
+use crate::tool::input::Input;
+use crate::tool::remote::Remote;
+use crate::tool::secrets::{SecretPaths, ShownInput};
 
 /// The stored facts of a hold. They never change.
 #[derive(Debug, Clone, PartialEq)]

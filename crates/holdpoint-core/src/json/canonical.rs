@@ -5,8 +5,8 @@
 //! `9007199254740993` is not `9007199254740992`. RFC 8785 alone does not give this, because it writes every
 //! integer as the nearest double.
 
-use super::hex::hex;
 use super::{pointer, strict_json};
+use crate::json::hex::hex;
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use std::cmp::Ordering;

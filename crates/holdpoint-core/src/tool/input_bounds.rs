@@ -5,9 +5,9 @@
 //! not: an argument that is absent, has another JSON type or cannot be read in one way only is outside the bounds. So
 //! is a value that no bound and no free argument names.
 
-use super::canonical::{canonical_json, compare_numbers, same};
-use super::input::Input;
-use super::pointer;
+use crate::json::canonical::{canonical_json, compare_numbers, same};
+use crate::json::pointer;
+use crate::tool::input::Input;
 use serde_json::{Number, Value};
 use url::Url;
 

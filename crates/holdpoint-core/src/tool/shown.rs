@@ -1,7 +1,7 @@
 //! The inputs of a call as people read them: secrets are masked.
 
-use super::call::{State, ToolCall};
-use super::secrets::{Edit, ShownInput};
+use crate::call::{State, ToolCall};
+use crate::tool::secrets::{Edit, ShownInput};
 
 impl ToolCall {
     /// Returns the inputs that a page shows in a message. For an invalid call the inputs are empty.

@@ -1,5 +1,10 @@
 //! Texts that have to fit a limit.
 
+pub mod model_texts;
+pub mod placeholders;
+pub(crate) mod script;
+pub mod visible;
+
 /// Returns the text with U+FFFD in place of U+0000, which not every database can store.
 pub fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")

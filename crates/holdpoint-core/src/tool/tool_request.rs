@@ -1,11 +1,11 @@
 //! Requests of executing calls to people: a message, the schema of an answer, and at most one answer.
 
-use super::canonical::canonical_hash;
-use super::clock::Timestamp;
-use super::id::{RequestId, ToolCallId};
-use super::input::Input;
-use super::quorum::Quorum;
-use super::visible::{escaped_lines, show_texts};
+use crate::clock::Timestamp;
+use crate::id::{RequestId, ToolCallId};
+use crate::json::canonical::canonical_hash;
+use crate::quorum::Quorum;
+use crate::text::visible::{escaped_lines, show_texts};
+use crate::tool::input::Input;
 use crate::vocabulary;
 use serde_json::json;
 

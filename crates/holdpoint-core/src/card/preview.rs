@@ -1,7 +1,7 @@
 //! Previews: what a tool says, before the decision, that a call would do.
 
-use super::text::cut;
-use super::visible::escaped_lines;
+use crate::text::cut;
+use crate::text::visible::escaped_lines;
 
 /// Maximum length of a preview, in bytes.
 const TEXT_BYTES_MAX: usize = 8 << 10;

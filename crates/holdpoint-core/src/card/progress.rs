@@ -1,7 +1,7 @@
 //! Reports of progress of executing calls.
 
-use super::clock::Timestamp;
-use super::text::without_nul;
+use crate::clock::Timestamp;
+use crate::text::without_nul;
 use std::time::Duration;
 
 /// Maximum length of a message, in characters.

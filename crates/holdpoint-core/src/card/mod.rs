@@ -3,6 +3,11 @@
 //! The hash of an approval covers more than the inputs. A surface that leaves a part out offers a rejection and the way
 //! to a complete card, and no approval.
 
+pub mod hold;
+pub mod obstacle;
+pub mod preview;
+pub mod progress;
+
 use crate::vocabulary;
 
 vocabulary! {

@@ -4,7 +4,7 @@
 //! A note of this module is between `⟦` and `⟧`. In a text that is shown, these two characters are numbers, so no text
 //! can write a note.
 
-use super::script::{self, has_right_to_left, is_mark, is_of_word, is_picture, is_skin_tone};
+use crate::text::script::{self, has_right_to_left, is_mark, is_of_word, is_picture, is_skin_tone};
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 use serde_json::{Map, Value};

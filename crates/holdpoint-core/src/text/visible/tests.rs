@@ -128,7 +128,8 @@ fn a_quoted_value_cannot_end_its_quotation() {
 /// The cases of `tests/characters.json`, which the surfaces in the browser follow too.
 #[test]
 fn the_cases_of_all_surfaces_hold() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("../../../../tests/characters.json")).unwrap();
+    let cases: Vec<Value> =
+        serde_json::from_str(include_str!("../../../../../tests/characters.json")).unwrap();
     assert!(cases.len() > 40);
     for case in cases {
         let text = case["text"].as_str().unwrap();
