@@ -98,6 +98,10 @@ mod approvals;
 pub mod benches;
 mod chat;
 pub mod config;
+#[cfg(feature = "notify")]
+mod delivery;
+#[cfg(not(feature = "notify"))]
+#[path = "no_delivery.rs"]
 mod delivery;
 mod entropy;
 mod feed;

@@ -74,7 +74,7 @@ pub(super) fn announce(tools: &mut ToolRegistry, config: &Config) -> Result<(), 
     Ok(())
 }
 
-/// Returns the work of the servers of `[[mcp]]`, not yet begun.
+/// Returns the work of the servers of `[[mcp]]`, which the caller starts.
 #[cfg(feature = "mcp")]
 pub(super) fn mcp_servers(
     config: &Config,

@@ -51,7 +51,7 @@ const SCHEMA_BYTES_MAX: usize = 16 * 1024;
 
 /// An accepted answer, or a vote for one.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) state: RequestState,
     /// Whether the request had this answer, or this vote, already.
     pub(crate) replayed: bool,
@@ -292,7 +292,7 @@ impl Approvals {
         by: Decider<'_>,
         id: RequestId,
         reply: &Reply,
-    ) -> Result<Answered, AnswerError> {
+    ) -> Result<AnsweredRequest, AnswerError> {
         if let Decider::Person(principal) = by {
             self.rate_limit.count(principal)?;
         }
@@ -318,7 +318,7 @@ impl Approvals {
         let request = write.any_request(id).await?.ok_or(Denied::NotFound)?;
         let (actor, votes) = (by.actor(), write.content_votes(id).await?);
         if request.has(reply, &actor, &votes) {
-            return Ok(Answered { state: request.state, replayed: true, proposed: None });
+            return Ok(AnsweredRequest { state: request.state, replayed: true, proposed: None });
         }
         if request.state != RequestState::Open {
             return Err(AnswerError::Closed(request.state));
@@ -336,7 +336,7 @@ impl Approvals {
                 Agreement::NotYet { proposed, is_repeated } => {
                     write.commit().await?;
                     let proposed = Some(proposed);
-                    return Ok(Answered { state: RequestState::Open, replayed: is_repeated, proposed });
+                    return Ok(AnsweredRequest { state: RequestState::Open, replayed: is_repeated, proposed });
                 }
             };
         if !write.answer_request(&locked, &request, &answer, &actor, &with).await? {
@@ -345,7 +345,7 @@ impl Approvals {
         write.commit().await?;
         tracing::info!(request_id = %id, tool_call_id = %request.tool_call_id, ?answer, "a request of a tool is answered");
         self.wake_waiters_in(locked.thread.id);
-        Ok(Answered { state: answer.state(), replayed: false, proposed: None })
+        Ok(AnsweredRequest { state: answer.state(), replayed: false, proposed: None })
     }
 
     /// Returns the answers that this principal may give to a request now.

@@ -80,7 +80,7 @@ pub(crate) use denied::{Denied, Right, has_denied};
 pub(crate) use detail::ApprovalDetail;
 pub(crate) use extend::ExtendError;
 pub(crate) use inbox::DecisionStatus;
-pub(crate) use input::{AnswerError, Answered};
+pub(crate) use input::{AnswerError, AnsweredRequest};
 pub(crate) use links::{OpenLinkError, OpenedLink};
 pub(crate) use proposals::Proposed;
 pub(crate) use report::{Report, ReportError, Reported};

@@ -5,7 +5,7 @@ use super::intent::{Intent, intent};
 use super::posted_decisions::AppliedDecisions;
 use super::report::decided_elsewhere;
 use super::request::{Action, AdmitError, ThreadName, TurnRequest};
-use super::{Chat, Started};
+use super::{Chat, StartedTurn};
 use crate::agent::Settlement;
 use crate::approvals::Denied;
 use crate::config::WhilePending;
@@ -29,7 +29,7 @@ impl Chat {
         name: &ThreadName,
         ask: TurnRequest,
         client: ClientTraits,
-    ) -> Result<Started, AdmitError> {
+    ) -> Result<StartedTurn, AdmitError> {
         let TurnRequest { action, options, decisions: answers, shown, key, earlier } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
@@ -61,7 +61,7 @@ impl Chat {
         settlements.into_iter().for_each(Settlement::committed);
         // This process may not be able to read the running turn.
         let started = started.ok_or(AdmitError::TurnInProgress)?;
-        Ok(Started { accepted, left_out, ..started })
+        Ok(StartedTurn { accepted, left_out, ..started })
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {

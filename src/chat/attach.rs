@@ -2,7 +2,7 @@
 
 use super::continuation::LockedRequest;
 use super::request::AdmitError;
-use super::{Chat, Started};
+use super::{Chat, StartedTurn};
 use crate::approvals::Denied;
 use holdpoint_core::Principal;
 use holdpoint_stream::ClientTraits;
@@ -17,7 +17,7 @@ impl Chat {
         principal: &Principal,
         name: &str,
         client: ClientTraits,
-    ) -> Result<Option<Started>, AdmitError> {
+    ) -> Result<Option<StartedTurn>, AdmitError> {
         let write = self.store.write().await?;
         let thread = write.lock_thread_named(principal, name).await?.ok_or(Denied::NotFound)?;
         let locked = LockedRequest { write, thread, principal };

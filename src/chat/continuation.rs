@@ -7,7 +7,7 @@ use super::report::{self, decided_elsewhere, holds_elsewhere};
 use super::request::{AdmitError, ShownCalls};
 use super::turn::TurnTask;
 use super::turn_log::TurnLog;
-use super::{Chat, Started};
+use super::{Chat, StartedTurn};
 use crate::agent::FirstStep;
 use futures::FutureExt;
 use holdpoint_core::Principal;
@@ -245,10 +245,10 @@ impl Chat {
         &self,
         locked: LockedRequest<'_>,
         next: RequestOutcome,
-    ) -> Result<Option<Started>, StoreError> {
+    ) -> Result<Option<StartedTurn>, StoreError> {
         let LockedRequest { write, thread, principal } = locked;
         let (started, backfill) = match next {
-            RequestOutcome::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
+            RequestOutcome::Attach { run, log, backfill } => (StartedTurn::of(&run, log), backfill),
             RequestOutcome::Begin { lease, first, backfill, continued } => {
                 // A request that finds the run in the database has to find its log too. The log has no reader
                 // until the commit is made.
@@ -276,7 +276,7 @@ impl Chat {
                 write.commit().await?;
                 // Dropping the task closes its log.
                 let teller = TurnTask::detached(self, run.id);
-                (Started::of(&run, teller.log.clone()), events)
+                (StartedTurn::of(&run, teller.log.clone()), events)
             }
             RequestOutcome::End(_) => {
                 // Commits the close of a dead turn.
@@ -284,7 +284,7 @@ impl Chat {
                 return Ok(None);
             }
         };
-        Ok(Some(Started { backfill, ..started }))
+        Ok(Some(StartedTurn { backfill, ..started }))
     }
 }
 

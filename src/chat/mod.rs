@@ -88,7 +88,7 @@ pub(crate) struct Chat {
 
 /// A running turn to read.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedTurn {
     pub(crate) thread_id: ThreadId,
     pub(crate) run_id: RunId,
     /// The message that the turn writes.
@@ -102,7 +102,7 @@ pub(crate) struct Started {
     pub(crate) left_out: Vec<String>,
 }
 
-impl Started {
+impl StartedTurn {
     /// Returns the turn of this run, without a backfill.
     fn of(run: &Run, log: Arc<TurnLog>) -> Self {
         Self {

@@ -8,7 +8,7 @@ use super::report::end;
 use super::request::AdmitError;
 use super::turn::{TurnTask, internal, span};
 use super::turn_log::Enough;
-use super::{Chat, Started};
+use super::{Chat, StartedTurn};
 use crate::agent::Wait;
 use crate::approvals::Denied;
 use futures::FutureExt;
@@ -31,10 +31,10 @@ impl Chat {
         principal: Principal,
         thread: Thread,
         waiting: PendingContinuation,
-    ) -> Started {
+    ) -> StartedTurn {
         // Other continuations get streams of their own. They cannot attach to this one.
         let waiter = TurnTask::detached(self, waiting.run.id);
-        let started = Started::of(&waiting.run, waiter.log.clone());
+        let started = StartedTurn::of(&waiting.run, waiter.log.clone());
         let span = span(&thread, &waiting.run);
         let task = async move {
             if let Err(error) = waiter.run(&principal, thread, &waiting).await {

@@ -2,7 +2,7 @@
 //! before it emits that end.
 
 use super::turn_log::TurnLog;
-use super::{Chat, Started};
+use super::{Chat, StartedTurn};
 use crate::agent::{AskHandler, EndedTurn, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
 use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
@@ -79,8 +79,8 @@ impl TurnTask {
         first: Result<FirstStep, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
-    ) -> Started {
-        let started = Started::of(&lease.run, self.log.clone());
+    ) -> StartedTurn {
+        let started = StartedTurn::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
         tasks

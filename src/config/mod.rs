@@ -11,6 +11,7 @@ mod approval;
 #[path = "../http/auth/config.rs"]
 mod auth;
 // In the folders of the channels: what belongs to one is in one place.
+#[cfg(feature = "notify")]
 #[path = "../delivery/channels/config.rs"]
 pub(crate) mod channels;
 #[path = "../http_tools/config.rs"]
@@ -36,6 +37,7 @@ pub use approval::{
     Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, ShareContext, WhilePending,
 };
 pub use auth::{Auth, AuthMode, SessionFrom};
+#[cfg(feature = "notify")]
 pub use channels::{Mail, MailTls, Notify, Slack, Webhook, WebhookBody};
 pub use holdpoint_egress::config::Egress;
 pub use holdpoint_models::config::Model;
@@ -63,6 +65,9 @@ pub use tools::{Answers, ToolRules, Tools};
 pub use worker_tools::WorkerTool;
 pub(crate) use worker_tools::key as worker_tool_key;
 
+use holdpoint_core::endpoint::ChannelKind;
+#[cfg(not(feature = "notify"))]
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -100,17 +105,34 @@ pub struct Config {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mcp: Vec<McpServer>,
     /// Addresses that get the events of a tenant.
+    #[cfg(feature = "notify")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<Webhook>,
     /// The mail server by which messages are sent.
+    #[cfg(feature = "notify")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail: Option<Mail>,
     /// The Slack application by which messages are sent.
+    #[cfg(feature = "notify")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slack: Option<Slack>,
     /// People that get messages about held calls that they may decide.
+    #[cfg(feature = "notify")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notify>,
+    // A build without the channels refuses their sections by name.
+    #[cfg(not(feature = "notify"))]
+    #[serde(skip_serializing)]
+    webhooks: Option<IgnoredAny>,
+    #[cfg(not(feature = "notify"))]
+    #[serde(skip_serializing)]
+    mail: Option<IgnoredAny>,
+    #[cfg(not(feature = "notify"))]
+    #[serde(skip_serializing)]
+    slack: Option<IgnoredAny>,
+    #[cfg(not(feature = "notify"))]
+    #[serde(skip_serializing)]
+    notify: Option<IgnoredAny>,
 }
 
 /// The values of command line flags, which override all other sources.
@@ -164,6 +186,7 @@ impl Config {
         http_tools::check(&self.http_tools, &self.tools, &self.egress, &self.server)?;
         worker_tools::check(&self.worker_tools)?;
         mcp::check(&self.mcp, &self.tools, &self.egress)?;
+        #[cfg(feature = "notify")]
         channels::check(self)?;
         self.auth.check(&self.server)?;
         self.check_people()?;
@@ -181,12 +204,27 @@ impl Config {
             ("server.console", "console", cfg!(feature = "console") || self.server.console != Some(true)),
             ("auth.client_id", "console", cfg!(feature = "console") || self.auth.client_id.is_none()),
         ];
+        #[cfg(not(feature = "notify"))]
+        let absent = absent.into_iter().chain([
+            ("webhooks", "notify", self.webhooks.is_none()),
+            ("mail", "notify", self.mail.is_none()),
+            ("slack", "notify", self.slack.is_none()),
+            ("notify", "notify", self.notify.is_none()),
+        ]);
         match absent.into_iter().find(|(_, _, is_served)| !is_served) {
             Some((key, feature, _)) => {
                 wrong(key, format!("expected none: this program is built without the feature `{feature}`"))
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns the channels and names of all endpoints.
+    pub(crate) fn endpoints(&self) -> Vec<(ChannelKind, &str)> {
+        #[cfg(feature = "notify")]
+        return channels::endpoints(self);
+        #[cfg(not(feature = "notify"))]
+        Vec::new()
     }
 
     /// Refuses tools that need several people in mode `none`. Without authentication there is only one user.

@@ -8,7 +8,7 @@ use super::document::{for_generators, refined};
 #[cfg(feature = "websocket")]
 use super::events::websocket::WebSockets;
 use super::middleware::admit::{Middleware, Shared};
-use super::middleware::allow::Allowed;
+use super::middleware::allow::AllowedMethods;
 use super::middleware::cors::Cors;
 use super::middleware::rates::Rates;
 use super::routes::health::Scrape;
@@ -179,7 +179,7 @@ fn beside() -> impl Iterator<Item = (&'static str, Method)> {
 /// so the servers of a process share it.
 #[derive(Debug)]
 struct Documented {
-    allowed: Arc<Allowed>,
+    allowed: Arc<AllowedMethods>,
     known_query: Arc<KnownQuery>,
     /// The document with every operation.
     full: Box<str>,
@@ -195,7 +195,7 @@ impl Documented {
                 operations().filter(|(_, callers)| access::has_own_credentials(callers)).map(|(id, _)| *id);
             let document = refined(&api(with).spec(), &has_own_credentials.collect());
             Self {
-                allowed: Arc::new(Allowed::of(&document, beside())),
+                allowed: Arc::new(AllowedMethods::of(&document, beside())),
                 known_query: Arc::new(KnownQuery::of(&document)),
                 full: format!("{document:#}").into(),
                 for_generators: format!("{:#}", for_generators(&document)).into(),
@@ -250,14 +250,14 @@ pub(crate) fn operators_endpoint(
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = routes::health::metrics(routes::health::health(&with, tasks.clone()), with.scrape.clone());
     let document = Value::Null;
-    let allowed = Arc::new(Allowed::of(&document, beside()));
+    let allowed = Arc::new(AllowedMethods::of(&document, beside()));
     let known_query = Arc::new(KnownQuery::of(&document));
     with_middleware(routes, allowed, known_query, with, settings, auth, tasks)
 }
 
 fn with_middleware(
     routes: Route,
-    allowed: Arc<Allowed>,
+    allowed: Arc<AllowedMethods>,
     known_query: Arc<KnownQuery>,
     with: Api,
     settings: Settings,

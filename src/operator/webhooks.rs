@@ -36,10 +36,8 @@ impl Operator {
     /// Returns an error if the database fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookLine>, OperatorError> {
         let standings = self.store.read().await?.endpoints().await?;
-        let webhooks = self.config.webhooks.iter().map(|it| (ChannelKind::Webhook, &it.name));
-        let recipients = self.config.notify.iter().filter_map(|it| Some((it.channel()?, &it.name)));
-        let configured: Vec<(ChannelKind, &String)> = webhooks.chain(recipients).collect();
-        let is_configured = |name: &String, channel| configured.contains(&(channel, name));
+        let configured = self.config.endpoints();
+        let is_configured = |name: &str, channel| configured.contains(&(channel, name));
         let line =
             |it: LeasedEndpoint| WebhookLine::of(&it, is_configured(&it.endpoint.name, it.endpoint.channel));
         Ok(standings.into_iter().map(line).collect())

@@ -9,8 +9,15 @@ use crate::programs::{FROM_OUTSIDE, PROGRAMS, WITH_ALL};
 use crate::steps;
 
 /// The crates without a database and without a server.
-const PURE: [&str; 5] =
-    ["holdpoint-core", "holdpoint-egress", "holdpoint-metrics", "holdpoint-models", "holdpoint-stream"];
+const PURE: [&str; 7] = [
+    "holdpoint-core",
+    "holdpoint-egress",
+    "holdpoint-metrics",
+    "holdpoint-models",
+    "holdpoint-settings",
+    "holdpoint-stream",
+    "holdpoint-terminal",
+];
 
 /// The test programs that have the core.
 const WITH_CORE: [&str; 4] = ["--test", "api", "--test", "engine"];

@@ -72,15 +72,15 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
             std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
                 let said = prompt.said.clone();
                 // The caller may have dropped the receiver.
-                let _gone = said.send(Said::Answer(prompt.read_answer(&asked)));
+                let _gone = said.send(PromptReply::Answer(prompt.read_answer(&asked)));
             })?;
             loop {
                 match said.recv().await.ok_or("the terminal gave no answer")? {
-                    Said::Answer(answer) => {
+                    PromptReply::Answer(answer) => {
                         question.over.store(true, Ordering::Release);
                         return Ok(answer?);
                     }
-                    Said::Reveal(reply) => {
+                    PromptReply::Reveal(reply) => {
                         // The thread may be gone.
                         let _gone = reply.send(request.reveal().await.map_err(|error| error.to_string()));
                     }
@@ -92,7 +92,7 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
 }
 
 /// What the thread at the terminal says.
-enum Said {
+enum PromptReply {
     /// The answer to the question.
     Answer(io::Result<HandlerAnswer>),
     /// The user wants to see the secret inputs.
@@ -121,7 +121,7 @@ struct Prompt<R, W> {
     shown: Arc<Mutex<W>>,
     over: Arc<AtomicBool>,
     discard: fn(&mut R) -> io::Result<()>,
-    said: UnboundedSender<Said>,
+    said: UnboundedSender<PromptReply>,
 }
 
 impl<R: BufRead, W: Write> Prompt<R, W> {
@@ -170,7 +170,7 @@ impl<R: BufRead, W: Write> Prompt<R, W> {
     fn reveal(&self) -> io::Result<bool> {
         let (reply, revealed) = mpsc::channel();
         // The caller may have dropped the receiver; then no reply comes.
-        let _gone = self.said.send(Said::Reveal(reply));
+        let _gone = self.said.send(PromptReply::Reveal(reply));
         match revealed.recv() {
             Ok(Ok(input)) => {
                 let input = Value::Object(input).to_string();

@@ -278,6 +278,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_names(webhooks.chain(entries.map(|(place, it)| (notify_key(place), &it.name))))
 }
 
+/// Returns the channels and names of all endpoints.
+pub(super) fn endpoints(config: &Config) -> Vec<(ChannelKind, &str)> {
+    let webhooks = config.webhooks.iter().map(|it| (ChannelKind::Webhook, it.name.as_str()));
+    let recipients = config.notify.iter().filter_map(|it| Some((it.channel()?, it.name.as_str())));
+    webhooks.chain(recipients).collect()
+}
+
 /// Refuses two endpoints of one name, which would share their place in the events. `names` are the keys of the entries,
 /// with their names.
 fn check_names<'a>(names: impl Iterator<Item = (String, &'a String)>) -> Result<(), ConfigError> {

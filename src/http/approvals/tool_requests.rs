@@ -1,6 +1,6 @@
 //! Requests of tools that run: what a person is asked, and the answer.
 
-use crate::approvals::{Answered, Approvals, Decider, Proposed};
+use crate::approvals::{AnsweredRequest, Approvals, Decider, Proposed};
 use crate::http::Api;
 use crate::http::access::{
     Access,
@@ -289,7 +289,7 @@ impl ToolRequests {
             return Err(ApiError::not_found());
         };
         let answered = self.0.approvals.answer(Decider::Person(&caller.0), id, &reply).await?;
-        let Answered { state, replayed, proposed } = answered;
+        let AnsweredRequest { state, replayed, proposed } = answered;
         let replayed = replayed.then(|| "true".to_owned());
         let request_id = Id::of(id);
         let state = state.into();

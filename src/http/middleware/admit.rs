@@ -13,7 +13,7 @@ use crate::http::auth::{self, Authenticator, KnownCaller, Reporter};
 use crate::http::body::known_query::KnownQuery;
 use crate::http::body::posted::Bounds;
 use crate::http::failure::error::{self, ApiError};
-use crate::http::middleware::allow::Allowed;
+use crate::http::middleware::allow::AllowedMethods;
 use crate::http::middleware::in_flight::Sender;
 use crate::http::middleware::rates::{OpenRequest, Rates};
 use crate::http::middleware::request_id::{HEADER, RequestId};
@@ -58,7 +58,7 @@ pub(in crate::http) struct Shared<E> {
     pub(in crate::http) tasks: Tasks,
     pub(in crate::http) clock: Arc<dyn Clock>,
     pub(in crate::http) metrics: Metrics,
-    pub(in crate::http) allowed: Arc<Allowed>,
+    pub(in crate::http) allowed: Arc<AllowedMethods>,
     pub(in crate::http) known_query: Arc<KnownQuery>,
 }
 

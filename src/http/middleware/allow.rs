@@ -9,9 +9,9 @@ use serde_json::Value;
 
 /// The methods of every path.
 #[derive(Debug)]
-pub(in crate::http) struct Allowed(Templates<HeaderValue>);
+pub(in crate::http) struct AllowedMethods(Templates<HeaderValue>);
 
-impl Allowed {
+impl AllowedMethods {
     /// The methods in the document, and those of the paths that it does not have.
     pub(in crate::http) fn of(
         document: &Value,

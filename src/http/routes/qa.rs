@@ -1,7 +1,7 @@
 //! The chat routes.
 
 use crate::approvals::Denied;
-use crate::chat::{AdmitError, Started, ThreadName};
+use crate::chat::{AdmitError, StartedTurn, ThreadName};
 use crate::config::UiDialect;
 use crate::http::Api;
 use crate::http::access::{
@@ -242,7 +242,7 @@ impl Qa {
         caller: &Caller,
         name: &str,
         dialect: &'static Dialect,
-    ) -> Result<Option<Started>, ApiError> {
+    ) -> Result<Option<StartedTurn>, ApiError> {
         match self.0.chat.attach(&caller.0, name, dialect.client).await {
             Err(AdmitError::Denied(Denied::NotFound)) => Ok(None),
             found => Ok(found?),
@@ -253,7 +253,7 @@ impl Qa {
     fn attached(
         &self,
         caller: &Caller,
-        started: Option<Started>,
+        started: Option<StartedTurn>,
         dialect: &'static Dialect,
         request_id: RequestId,
         slot: StreamSlot,

@@ -21,7 +21,7 @@
 //!    connections that leave an answer or stay idle. hyper keeps the data that it was given until the client has room,
 //!    and polls the body of the answer only then: only the end of the connection frees that memory.
 
-use crate::chat::Started;
+use crate::chat::StartedTurn;
 use crate::chat::turn_log::{Enough, Reader};
 use crate::config::UiDialect;
 use crate::http::failure::error::ApiError;
@@ -103,11 +103,11 @@ impl Streaming {
     /// backfill.
     pub(in crate::http) fn answer(
         &self,
-        started: Started,
+        started: StartedTurn,
         listener: Listener,
     ) -> Result<ChatStream, ApiError> {
         let Listener { dialect, is_guess, request_id, slot, approved, answers, cards } = listener;
-        let Started { thread_id, run_id, message_id, backfill: before, log, accepted, left_out } = started;
+        let StartedTurn { thread_id, run_id, message_id, backfill: before, log, accepted, left_out } = started;
         let answer = |(call, approved)| (call, PageDecision { approved, accepted: accepted.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });

@@ -1,6 +1,6 @@
 //! The person that an answer of the issuer names, by `auth.session_from`.
 
-use super::issuer::{Granted, Issuer};
+use super::issuer::{GrantedTokens, Issuer};
 use crate::config::SessionFrom;
 use crate::http::auth::failure::{AuthFailure, Unknown};
 use crate::http::auth::token::Tokens;
@@ -22,7 +22,7 @@ pub(in crate::http::auth) struct Identity {
 impl Identity {
     /// Returns the person, and how long they are known: never longer than the access token counts, with the leeway of
     /// every token.
-    pub(in crate::http::auth) async fn of(&self, granted: &Granted) -> Result<KnownCaller, AuthFailure> {
+    pub(in crate::http::auth) async fn of(&self, granted: &GrantedTokens) -> Result<KnownCaller, AuthFailure> {
         let known = match self.from {
             SessionFrom::AccessToken => return self.tokens.check(&granted.access_token).await,
             SessionFrom::IdToken => {

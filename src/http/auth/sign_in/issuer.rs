@@ -88,7 +88,7 @@ struct Document {
 
 /// What the issuer gave for a code or for a refresh token.
 #[derive(Debug)]
-pub(in crate::http::auth) struct Granted {
+pub(in crate::http::auth) struct GrantedTokens {
     pub(in crate::http::auth) access_token: String,
     pub(in crate::http::auth) refresh_token: Option<String>,
     pub(in crate::http::auth) id_token: Option<String>,
@@ -174,7 +174,7 @@ impl Issuer {
         &self,
         code: String,
         verifier: String,
-    ) -> Result<Granted, NotGranted> {
+    ) -> Result<GrantedTokens, NotGranted> {
         let found = self.found().await?;
         let client = self.of_tokens().set_token_uri(found.token).set_redirect_uri(self.callback.clone());
         let mut request = client
@@ -187,7 +187,7 @@ impl Issuer {
     }
 
     /// Returns new tokens for a refresh token. Many issuers take a refresh token once, and give the next one.
-    pub(in crate::http::auth) async fn refresh(&self, token: String) -> Result<Granted, NotGranted> {
+    pub(in crate::http::auth) async fn refresh(&self, token: String) -> Result<GrantedTokens, NotGranted> {
         let found = self.found().await?;
         let (client, token) = (self.of_tokens().set_token_uri(found.token), RefreshToken::new(token));
         let mut request = client.exchange_refresh_token(&token);
@@ -340,7 +340,7 @@ fn is_within(moment: Timestamp, length: Duration, now: Timestamp) -> bool {
 
 type AnsweredTokens = Result<Tokens, RequestTokenError<Unreachable, BasicErrorResponse>>;
 
-fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<Granted, NotGranted> {
+fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<GrantedTokens, NotGranted> {
     let tokens = answered.map_err(|error| {
         tracing::warn!(asked_with, why = token_error(&error), "the issuer gave no tokens");
         match &error {
@@ -353,7 +353,7 @@ fn granted(answered: AnsweredTokens, asked_with: &str) -> Result<Granted, NotGra
             _ => NotGranted::Failed,
         }
     })?;
-    Ok(Granted {
+    Ok(GrantedTokens {
         access_token: tokens.access_token().secret().clone(),
         refresh_token: tokens.refresh_token().map(|token| token.secret().clone()),
         id_token: tokens.extra_fields().id_token.clone(),

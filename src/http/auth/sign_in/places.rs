@@ -126,9 +126,9 @@ mod tests {
     }
 
     /// A request that waits. `None` as its result means that it still waits.
-    struct Asked(BoxFuture<'static, Option<Place>>);
+    struct WaitingRequest(BoxFuture<'static, Option<Place>>);
 
-    impl Asked {
+    impl WaitingRequest {
         fn of(places: &Places, network: Network) -> Self {
             let places = places.clone();
             let mut asked = Self(async move { places.take(network).await }.boxed());
@@ -157,7 +157,7 @@ mod tests {
     async fn the_newest_request_is_next_and_beyond_the_bound_the_oldest_fails_at_once() {
         let places = Places::default();
         let mut taken = all_taken(&places, at(1)).await;
-        let mut asked: Vec<Asked> = (0..=WAITING_MAX).map(|_| Asked::of(&places, at(1))).collect();
+        let mut asked: Vec<WaitingRequest> = (0..=WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
         assert!(asked[0].result().expect("it has ended").is_none());
         taken.pop();
         let newest = asked.last_mut().unwrap().place();
@@ -170,8 +170,8 @@ mod tests {
     async fn a_crowd_at_one_address_delays_no_other_address() {
         let places = Places::default();
         let mut taken = all_taken(&places, at(1)).await;
-        let mut person = Asked::of(&places, at(2));
-        let crowd: Vec<Asked> = (0..3 * WAITING_MAX).map(|_| Asked::of(&places, at(1))).collect();
+        let mut person = WaitingRequest::of(&places, at(2));
+        let crowd: Vec<WaitingRequest> = (0..3 * WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
         assert!(person.result().is_none(), "the crowd does not push it out");
         taken.pop();
         let place = person.place();
@@ -182,7 +182,7 @@ mod tests {
     async fn a_request_that_has_gone_takes_no_place() {
         let places = Places::default();
         let mut taken = all_taken(&places, at(1)).await;
-        let (mut stays, goes) = (Asked::of(&places, at(1)), Asked::of(&places, at(1)));
+        let (mut stays, goes) = (WaitingRequest::of(&places, at(1)), WaitingRequest::of(&places, at(1)));
         drop(goes);
         taken.pop();
         stays.place();

@@ -21,7 +21,7 @@
 //!    revoked.
 
 use super::identity::Identity;
-use super::issuer::{Granted, Issuer, NotGranted};
+use super::issuer::{GrantedTokens, Issuer, NotGranted};
 use super::sealed::{KeptTokens, Seal};
 use crate::agent::{Tasks, persist};
 use crate::entropy::Entropy;
@@ -97,7 +97,7 @@ struct Renewal {
 }
 
 /// What a renewal leaves in the row.
-enum Renewed {
+enum RenewalResult {
     /// New tokens, and how the person is known by them.
     Fresh(KeptTokens, KnownCaller),
     /// New tokens. The access token could not be checked, because the keys of the issuer are unavailable.
@@ -116,7 +116,7 @@ impl SignIns {
     /// Begins a sign-in with what the issuer gave. Returns the cookie.
     pub(in crate::http::auth) async fn begin(
         &self,
-        granted: Granted,
+        granted: GrantedTokens,
         browser: &str,
     ) -> Result<HeaderValue, AuthFailure> {
         let KeptParts { identity, seal, clock, entropy, .. } = &self.parts;
@@ -247,17 +247,17 @@ impl SignIns {
     }
 
     /// Asks the issuer for new tokens. No transaction is open meanwhile.
-    async fn ask(&self, renewal: &Renewal) -> Renewed {
+    async fn ask(&self, renewal: &Renewal) -> RenewalResult {
         let KeptParts { issuer, identity, seal, .. } = &self.parts;
         let Some(kept) = seal.open(renewal.id, &renewal.sealed) else {
             tracing::warn!("the tokens of a sign-in were encrypted with another auth.session_key");
-            return Renewed::Refused;
+            return RenewalResult::Refused;
         };
-        let Some(refresh) = kept.refresh else { return Renewed::Refused };
+        let Some(refresh) = kept.refresh else { return RenewalResult::Refused };
         let granted = match issuer.refresh(refresh.clone()).await {
             Ok(granted) => granted,
-            Err(NotGranted::Invalid) => return Renewed::Refused,
-            Err(NotGranted::Unreachable | NotGranted::Failed) => return Renewed::Failed,
+            Err(NotGranted::Invalid) => return RenewalResult::Refused,
+            Err(NotGranted::Unreachable | NotGranted::Failed) => return RenewalResult::Failed,
         };
         let renewed = identity.of(&granted).await;
         let kept = KeptTokens {
@@ -269,25 +269,25 @@ impl SignIns {
             (tenant_id, user_id) == (&renewal.person.tenant_id, &renewal.person.user_id)
         };
         match renewed {
-            Ok(known) if is_same(&known) => Renewed::Fresh(kept, known),
+            Ok(known) if is_same(&known) => RenewalResult::Fresh(kept, known),
             Ok(_) => {
                 tracing::warn!("the renewed token of a sign-in is that of another person");
-                Renewed::Refused
+                RenewalResult::Refused
             }
             Err(AuthFailure::NotKnown(why)) => {
                 tracing::warn!(%why, "the renewed token of a sign-in is not accepted");
-                Renewed::Refused
+                RenewalResult::Refused
             }
-            Err(_) => Renewed::Unchecked(kept),
+            Err(_) => RenewalResult::Unchecked(kept),
         }
     }
 
-    async fn end_renewal(&self, renewal: &Renewal, renewed: Renewed) -> Result<(), StoreError> {
+    async fn end_renewal(&self, renewal: &Renewal, renewed: RenewalResult) -> Result<(), StoreError> {
         let (kept, known) = match renewed {
-            Renewed::Fresh(kept, known) => (kept, Some(known)),
-            Renewed::Unchecked(kept) => (kept, None),
-            Renewed::Failed => return self.rest(renewal).await,
-            Renewed::Refused => return self.refuse(renewal).await,
+            RenewalResult::Fresh(kept, known) => (kept, Some(known)),
+            RenewalResult::Unchecked(kept) => (kept, None),
+            RenewalResult::Failed => return self.rest(renewal).await,
+            RenewalResult::Refused => return self.refuse(renewal).await,
         };
         let KeptParts { seal, entropy, .. } = &self.parts;
         let Some(sealed) = seal.close(renewal.id, &kept, &**entropy) else { return self.rest(renewal).await };
