@@ -101,7 +101,7 @@ pub mod config;
 #[cfg(feature = "notify")]
 mod delivery;
 #[cfg(not(feature = "notify"))]
-#[path = "no_delivery.rs"]
+#[path = "delivery/absent.rs"]
 mod delivery;
 mod entropy;
 mod feed;

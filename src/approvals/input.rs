@@ -330,15 +330,16 @@ impl Approvals {
             return Err(AnswerError::InvalidContent(errors));
         }
         let quorum = gate.registry().answer_quorum(&locked.call);
-        let (answer, with) =
-            match Self::count_reply(&write, &locked, &request, &votes, quorum, reply, &actor).await? {
-                Agreement::On(answer, with) => (answer, with),
-                Agreement::NotYet { proposed, is_repeated } => {
-                    write.commit().await?;
-                    let proposed = Some(proposed);
-                    return Ok(AnsweredRequest { state: RequestState::Open, replayed: is_repeated, proposed });
-                }
-            };
+        let (answer, with) = match Self::count_reply(&write, &locked, &request, &votes, quorum, reply, &actor)
+            .await?
+        {
+            Agreement::On(answer, with) => (answer, with),
+            Agreement::NotYet { proposed, is_repeated } => {
+                write.commit().await?;
+                let proposed = Some(proposed);
+                return Ok(AnsweredRequest { state: RequestState::Open, replayed: is_repeated, proposed });
+            }
+        };
         if !write.answer_request(&locked, &request, &answer, &actor, &with).await? {
             return Err(AnswerError::Closed(RequestState::Expired));
         }

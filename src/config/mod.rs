@@ -123,16 +123,16 @@ pub struct Config {
     // A build without the channels refuses their sections by name.
     #[cfg(not(feature = "notify"))]
     #[serde(skip_serializing)]
-    webhooks: Option<IgnoredAny>,
+    pub(crate) webhooks: Option<IgnoredAny>,
     #[cfg(not(feature = "notify"))]
     #[serde(skip_serializing)]
-    mail: Option<IgnoredAny>,
+    pub(crate) mail: Option<IgnoredAny>,
     #[cfg(not(feature = "notify"))]
     #[serde(skip_serializing)]
-    slack: Option<IgnoredAny>,
+    pub(crate) slack: Option<IgnoredAny>,
     #[cfg(not(feature = "notify"))]
     #[serde(skip_serializing)]
-    notify: Option<IgnoredAny>,
+    pub(crate) notify: Option<IgnoredAny>,
 }
 
 /// The values of command line flags, which override all other sources.

@@ -107,7 +107,8 @@ impl Streaming {
         listener: Listener,
     ) -> Result<ChatStream, ApiError> {
         let Listener { dialect, is_guess, request_id, slot, approved, answers, cards } = listener;
-        let StartedTurn { thread_id, run_id, message_id, backfill: before, log, accepted, left_out } = started;
+        let StartedTurn { thread_id, run_id, message_id, backfill: before, log, accepted, left_out } =
+            started;
         let answer = |(call, approved)| (call, PageDecision { approved, accepted: accepted.contains(&call) });
         let answers = answers.into_iter().map(answer).collect();
         let mut encoder = dialect.encoder(Audience { message_id, request_id, approved, answers, cards });

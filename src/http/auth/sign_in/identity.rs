@@ -22,7 +22,10 @@ pub(in crate::http::auth) struct Identity {
 impl Identity {
     /// Returns the person, and how long they are known: never longer than the access token counts, with the leeway of
     /// every token.
-    pub(in crate::http::auth) async fn of(&self, granted: &GrantedTokens) -> Result<KnownCaller, AuthFailure> {
+    pub(in crate::http::auth) async fn of(
+        &self,
+        granted: &GrantedTokens,
+    ) -> Result<KnownCaller, AuthFailure> {
         let known = match self.from {
             SessionFrom::AccessToken => return self.tokens.check(&granted.access_token).await,
             SessionFrom::IdToken => {

@@ -157,7 +157,8 @@ mod tests {
     async fn the_newest_request_is_next_and_beyond_the_bound_the_oldest_fails_at_once() {
         let places = Places::default();
         let mut taken = all_taken(&places, at(1)).await;
-        let mut asked: Vec<WaitingRequest> = (0..=WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
+        let mut asked: Vec<WaitingRequest> =
+            (0..=WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
         assert!(asked[0].result().expect("it has ended").is_none());
         taken.pop();
         let newest = asked.last_mut().unwrap().place();
@@ -171,7 +172,8 @@ mod tests {
         let places = Places::default();
         let mut taken = all_taken(&places, at(1)).await;
         let mut person = WaitingRequest::of(&places, at(2));
-        let crowd: Vec<WaitingRequest> = (0..3 * WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
+        let crowd: Vec<WaitingRequest> =
+            (0..3 * WAITING_MAX).map(|_| WaitingRequest::of(&places, at(1))).collect();
         assert!(person.result().is_none(), "the crowd does not push it out");
         taken.pop();
         let place = person.place();

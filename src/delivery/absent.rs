@@ -1,6 +1,6 @@
 //! A server without channels (feature `notify`): it has no endpoint. It has the interface of `delivery`.
 
-#[path = "delivery/hook.rs"]
+#[path = "hook.rs"]
 mod hook;
 
 use crate::agent::Tasks;
