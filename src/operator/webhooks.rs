@@ -1,7 +1,7 @@
 //! The operator's commands about webhooks and recipients of messages.
 
 use super::{Operator, OperatorError};
-use holdpoint_core::endpoint::{ChannelKind, DisabledReason, EndpointState, Failure};
+use holdpoint_core::endpoint::{DisabledReason, EndpointState, Failure};
 use holdpoint_core::text::visible::visible;
 use holdpoint_store::LeasedEndpoint;
 
