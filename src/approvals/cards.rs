@@ -28,7 +28,7 @@ impl Cards for RequesterCards {
         let gate = self.gates.now();
         let registry = gate.registry();
         let tool = registry.get(&hold.tool_name);
-        let may = registry.may_decide(&self.requester, true, (&hold.tool_name, &[]));
+        let may = registry.may_decide(&self.requester, true, &hold.tool_name, &[]);
         let (proposal, block) =
             (Proposal::of_hold(hold), block_of_operator(&gate, hold, &self.requester.roles));
         let obstacle = proposal.obstacle(&gate, may, block.as_ref());

@@ -89,7 +89,7 @@ impl Approvals {
         let is_requester = thread.is_of(principal);
         is_requester
             || self.approval.share_context == ShareContext::Approvers
-                && (gate.registry().may_decide(principal, is_requester, (&call.name, call.escalated_to()))
+                && (gate.registry().may_decide(principal, is_requester, &call.name, call.escalated_to())
                     != MayDecide::Nothing
                     || self.would_represent(gate, principal, seen).is_some())
     }

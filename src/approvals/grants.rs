@@ -29,7 +29,7 @@ pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideE
 
 /// Whether this principal approves the calls of the tool in their own right.
 fn approves_all(gate: &Gate, principal: &Principal, thread: &Thread, call: &ToolCall) -> bool {
-    let own = gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, &[]));
+    let own = gate.registry().may_decide(principal, thread.is_of(principal), &call.name, &[]);
     own == MayDecide::ApproveOrReject
 }
 

@@ -84,7 +84,7 @@ impl<'a> Proposal<'a> {
             Err(DecideError::Unreadable) => return Some(Obstacle::Unreadable),
             Err(_) => return Some(Obstacle::ToolUnavailable),
         };
-        let errors = gate.errors(tool, (self.input, self.secrets), None);
+        let errors = gate.errors(tool, self.input, self.secrets, None);
         if !errors.is_empty() {
             let why = errors.iter().map(|error| format!("{}: {}", error.pointer, error.message));
             return Some(Obstacle::InvalidInputs(why.collect::<Vec<_>>().join("; ")));
@@ -106,7 +106,7 @@ pub(super) fn fits(
     secrets: &SecretPaths,
     edited: Option<&Input>,
 ) -> Result<(), DecideError> {
-    let errors = gate.errors(tool, (inputs, secrets), edited);
+    let errors = gate.errors(tool, inputs, secrets, edited);
     if errors.is_empty() { Ok(()) } else { Err(DecideError::InvalidInputs(errors)) }
 }
 

@@ -206,5 +206,5 @@ impl Approvals {
 
 /// Returns the decisions that this principal may make about a held call in their own right.
 fn own_right(gate: &Gate, principal: &Principal, thread: &Thread, call: &ToolCall) -> MayDecide {
-    gate.registry().may_decide(principal, thread.is_of(principal), (&call.name, call.escalated_to()))
+    gate.registry().may_decide(principal, thread.is_of(principal), &call.name, call.escalated_to())
 }

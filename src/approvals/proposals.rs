@@ -72,7 +72,7 @@ impl Approvals {
         others.retain(|actor| actor != by);
         if !is_repeated {
             fits_in_a_list(&content)?;
-            write.vote_for_content(request, (&content_hash, &content), by).await?;
+            write.vote_for_content(request, &content_hash, &content, by).await?;
         }
         let missing = quorum.missing(others.len().saturating_add(1));
         if missing == 0 {

@@ -22,7 +22,7 @@ mod log;
 mod mcp;
 #[path = "../mcp/oauth_config.rs"]
 mod mcp_oauth;
-#[path = "../approvals/rules_config.rs"]
+#[path = "../approvals/config/rules.rs"]
 mod rules;
 mod server;
 mod sources;

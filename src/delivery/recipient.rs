@@ -174,7 +174,7 @@ impl Recipient {
     /// Whether the recipient may decide the call in their own right, without an escalation.
     fn might_from_the_start(&self, gate: &Gate, VisibleCall { call, thread, .. }: &VisibleCall) -> bool {
         let requester = thread.is_of(&self.reader);
-        gate.registry().may_decide(&self.reader, requester, (&call.name, &[])) == MayDecide::ApproveOrReject
+        gate.registry().may_decide(&self.reader, requester, &call.name, &[]) == MayDecide::ApproveOrReject
     }
 
     fn is_delegate(&self, event: &Event) -> bool {

@@ -112,7 +112,8 @@ impl ToolRegistry {
         &self,
         principal: &Principal,
         requester: bool,
-        (tool, escalated_to): (&str, &[String]),
+        tool: &str,
+        escalated_to: &[String],
     ) -> MayDecide {
         let other_person = self.rules.get(tool).is_some_and(|rules| rules.other_person);
         let tool = self.get(tool);

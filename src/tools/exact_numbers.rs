@@ -22,7 +22,8 @@ impl Gate {
     pub(crate) fn inexact_numbers(
         &self,
         tool: &Registered,
-        (input, of_call): (&Input, &SecretPaths),
+        input: &Input,
+        of_call: &SecretPaths,
         shown: Option<&Input>,
     ) -> Vec<InputError> {
         if !self.requires_exact_numbers(tool) {

@@ -267,7 +267,7 @@ impl Gate {
         }
         let mut judgement = self.ruling(tool, &input, context).into();
         if matches!(judgement, Judgement::Held { .. }) {
-            let errors = self.inexact_numbers(tool, (&input, &secrets), None);
+            let errors = self.inexact_numbers(tool, &input, &secrets, None);
             if !errors.is_empty() {
                 judgement =
                     Judgement::Invalid(unfit("A person has to approve the call and cannot:", &errors));
@@ -412,14 +412,13 @@ impl Gate {
     pub(crate) fn errors(
         &self,
         tool: &Registered,
-        (input, of_call): (&Input, &SecretPaths),
+        input: &Input,
+        of_call: &SecretPaths,
         edited: Option<&Input>,
     ) -> Vec<InputError> {
         let errors = self.unfit(tool, input, of_call);
         match edited {
-            Some(proposed) if errors.is_empty() => {
-                self.inexact_numbers(tool, (input, of_call), Some(proposed))
-            }
+            Some(proposed) if errors.is_empty() => self.inexact_numbers(tool, input, of_call, Some(proposed)),
             _ => errors,
         }
     }

@@ -6,7 +6,6 @@
 //! and the final rows with every promise (`checks`). A run that saw too little proves nothing and fails
 //! (`gates`).
 
-mod bugs;
 mod checks;
 mod clock;
 mod figures;

@@ -66,6 +66,7 @@ pub(crate) fn git(root: &Path) -> Command {
 pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
     let mut violations = BTreeSet::new();
     let mut crates: BTreeMap<&str, Vec<Names>> = BTreeMap::new();
+    let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     for path in files {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))?;
         let mut report = |line: usize, rule: &'static str, what: String| {
@@ -76,6 +77,9 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
         if extension(path) != "rs" {
             continue;
         }
+        if let Some((folder, _)) = path.rsplit_once('/') {
+            *folders.entry(folder).or_default() += 1;
+        }
         let (crate_root, in_crate) = sources_of(path).unwrap_or(("", path));
         let module = names::module_of(in_crate);
         match Names::read(module, &text) {
@@ -85,6 +89,11 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
             }
             Err(error) => report(error.span().start().line, "syntax", error.to_string()),
         }
+    }
+    for (folder, files) in folders {
+        rules::folder_size(folder, files, &mut |line, rule, what| {
+            violations.insert(Violation { path: folder.to_owned(), line, rule, what });
+        });
     }
     for (crate_root, files) in crates.iter().filter(|(crate_root, _)| !crate_root.is_empty()) {
         for circle in circles::circles(files) {

@@ -3,7 +3,7 @@
 //! The domain knows JSON values, because the inputs and outputs of tools are such values. It also knows that
 //! pages show calls, that a model reads texts, and that messages and calls are stored, but not in which form.
 //! The JSON of the tables is in `store`, that of the streams in `stream`, and that of the models' servers in
-//! `models`. A value of a small set has one [word](vocabulary) everywhere.
+//! `models`. A value of a small set has one [word](mod@vocabulary) everywhere.
 
 #![warn(missing_docs)]
 

@@ -25,7 +25,7 @@ pub trait Vocabulary: Copy + PartialEq + 'static {
     }
 }
 
-/// Defines enums that are a [`Vocabulary`](crate::vocabulary::Vocabulary): each value with its word.
+/// Defines enums that are a [`Vocabulary`]: each value with its word.
 ///
 /// The comment of an enum is its description in the OpenAPI document. There its name is that of the enum, or the one
 /// after `as`.
@@ -153,7 +153,7 @@ mod tests {
         "ToolRequestState: Open open, Accepted accepted, Declined declined, Cancelled cancelled, Expired expired, \
          Withdrawn withdrawn",
         "Verdict: Approve approve, Reject reject, Expire expire, Cancel cancel",
-        "WebhookChannel: Webhook webhook, Mail mail, Template template, Slack slack",
+        "WebhookChannel: Webhook webhook, Mail mail, Template template, Slack slack, Ntfy ntfy",
     ];
 
     /// Returns a row of [`WORDS`], if each word reads back as its value.

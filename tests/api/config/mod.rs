@@ -120,7 +120,7 @@ fn a_wrong_value_of_a_flag_is_named() {
 
 #[test]
 fn the_error_for_an_unreachable_database_names_the_cause_and_no_password() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = holdpoint_testkit::free_port();
     for pooler in ["", "?statement-cache-capacity=0"] {
         let url = format!("postgres://holdpoint:swordfish@127.0.0.1:{port}/holdpoint{pooler}");
         let ended = Deployment::new().migrate(&["--database-url", &url], &[]);

@@ -1,12 +1,8 @@
 //! A primary and its synchronous standby behind one address, and a manager that promotes the standby.
 
 use super::Rows;
+use super::ports::free_port;
 use super::postgres::Keeper;
-use std::net::TcpListener;
-
-/// Ports outside the range that the kernel takes for outgoing connections: the last one is needed only after
-/// seconds.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Two Postgres servers under pg_auto_failover behind HAProxy. They end when this value is dropped, or with the
 /// process.
@@ -19,7 +15,7 @@ pub struct Failover {
 impl Failover {
     /// Starts the servers, and waits until every commit waits for the standby.
     pub fn start() -> Self {
-        let ports = free_ports();
+        let ports: [u16; 4] = std::array::from_fn(|_| free_port());
         let mut keeper = Keeper::spawn(include_str!("failover.sh"), &ports.map(|port| port.to_string()));
         assert!(
             keeper.is_ok(),
@@ -46,12 +42,4 @@ impl Failover {
     pub fn kill_primary(&mut self) {
         assert!(self.keeper.execute("kill"));
     }
-}
-
-fn free_ports() -> [u16; 4] {
-    // Other processes that look for ports begin elsewhere.
-    let first = PORTS.start + u16::try_from(std::process::id() % PORTS.len() as u32).unwrap();
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let mut free = (first..).filter(is_free);
-    std::array::from_fn(|_| free.next().unwrap())
 }

@@ -1,7 +1,8 @@
 //! An nginx that compresses, in front of a server.
 
 use super::eventually;
-use super::postgres::{as_postgres, free_port};
+use super::ports::free_port;
+use super::postgres::as_postgres;
 use std::process::{Child, Command, Stdio};
 use tokio::net::TcpStream;
 

@@ -1,7 +1,7 @@
 //! A third-party OpenID Connect server: npm's `oidc-provider`, started by `tests/oidc`.
 
 use super::Client;
-use super::postgres::free_port;
+use super::ports::free_port;
 use crate::{JsonFields, in_repository};
 use holdpoint::config::{AuthMode, Config, SessionFrom};
 use reqwest::Url;

@@ -1,7 +1,8 @@
 //! A pgbouncer in transaction mode in front of the tests' Postgres.
 
 use super::eventually;
-use super::postgres::{as_postgres, free_port};
+use super::ports::free_port;
+use super::postgres::as_postgres;
 use std::process::{Child, Command, Stdio};
 use tokio::net::TcpStream;
 

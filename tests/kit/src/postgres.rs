@@ -1,10 +1,10 @@
 //! Postgres servers that the tests start for themselves, and that end with the tests.
 
 use super::places::CHOICE;
+use super::ports::free_port;
 use super::{Ended, Rows, eventually, holdpoint};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -252,8 +252,4 @@ pub(super) fn as_postgres(shell: &mut Command) -> &mut Command {
 fn id(args: &[&str]) -> Option<u32> {
     let output = Command::new("id").args(args).stderr(Stdio::null()).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().parse().ok()
-}
-
-pub(super) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -2,9 +2,8 @@
 
 use super::{approved, entry, hold, node, packages, program, tool};
 use holdpoint::config::Config;
-use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, eventually};
+use holdpoint_testkit::{Embedded, JsonFields, UNKNOWN, eventually, free_port};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ impl Drop for Listening {
 
 impl Listening {
     pub(super) fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = free_port();
         Self::at(free)
     }
 
@@ -32,7 +31,7 @@ impl Listening {
 
     /// With the transport of earlier servers alone.
     fn earlier() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = free_port();
         Self::of("sse", "sse", free)
     }
 

@@ -3,9 +3,8 @@
 use super::sessions::Session;
 use super::{approved, entry, packages, tool};
 use holdpoint::config::Config;
-use holdpoint_testkit::Embedded;
+use holdpoint_testkit::{Embedded, free_port};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 /// The server over HTTP (`tests/mcp/exact.mjs`). Dropping it kills the process.
@@ -74,7 +73,7 @@ async fn a_text_that_repeats_an_exact_content_is_the_output_alone() {
 
 #[tokio::test]
 async fn numbers_and_repeated_keys_of_a_result_are_kept_as_a_text_over_http() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut node = Command::new("node");
     node.arg(packages().join("exact.mjs")).arg(port.to_string()).stdin(Stdio::null());
     let _exact = ExactServer(node.spawn().unwrap());

@@ -1,9 +1,8 @@
 //! Servers that flood (`tests/mcp/flood.mjs`): the memory of the process, its streams and its log.
 
 use super::{packages, tool};
-use holdpoint_testkit::{Process, eventually};
+use holdpoint_testkit::{Process, eventually, free_port};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -37,7 +36,7 @@ impl FloodedProcess {
 
     async fn over_http(mode: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut node = Command::new("node");
         node.arg(packages().join("flood.mjs")).args([mode, &port.to_string()]).env("STATE", dir.path());
         let child = node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

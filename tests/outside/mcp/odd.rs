@@ -3,9 +3,8 @@
 use super::sessions::Session;
 use super::{Steered, approved, entry, hold, packages, tool, with};
 use holdpoint::config::Config;
-use holdpoint_testkit::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually};
+use holdpoint_testkit::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually, free_port};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ impl Drop for OddServer {
 
 impl OddServer {
     pub(super) async fn start(state: &Value) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut node = Command::new("node");
         node.arg(packages().join("odd.mjs")).arg(port.to_string()).stdin(Stdio::null());
         let odd = Self { child: node.spawn().unwrap(), port };

@@ -3,9 +3,8 @@
 use super::{Deployment, packages, tool};
 use holdpoint::config::{Config, McpServer};
 use holdpoint_testkit::token::with_tokens;
-use holdpoint_testkit::{Client, Embedded, eventually, postgres_if_chosen, sqlite};
+use holdpoint_testkit::{Client, Embedded, eventually, free_port, postgres_if_chosen, sqlite};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ impl Drop for Rooms {
 
 impl Rooms {
     pub(super) async fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         Self::at(port).await
     }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use holdpoint_testkit::issuer::Answers;
 use holdpoint_testkit::{Embedded, eventually, postgres, token};
-use reqwest::Url;
+use reqwest::{Method, Url};
 use sha2::Sha256;
 use tokio::task::JoinHandle;
 
@@ -68,6 +68,18 @@ async fn d13_only_a_sign_in_that_the_server_began_reaches_the_issuer_and_once() 
     assert_eq!(issuer.requests(), asked + 2);
     assert_eq!(comes_back(&app, &state, &cookie).await, NOT_STARTED, "it came back before");
     assert_eq!(issuer.requests(), asked + 2);
+}
+
+#[tokio::test]
+async fn a_step_of_a_sign_in_is_a_get_and_says_so() {
+    let (_issuer, app) = signs_in_with(&["S256"]).await;
+    for path in ["/auth/sign-in", "/auth/callback"] {
+        for method in [Method::HEAD, Method::POST] {
+            let answer = app.client.http.request(method.clone(), app.client.url(path)).send().await.unwrap();
+            assert_eq!(answer.status(), 405, "{method} {path}");
+            assert_eq!(answer.headers()["allow"], "GET", "{method} {path}");
+        }
+    }
 }
 
 #[tokio::test]

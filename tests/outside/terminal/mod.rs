@@ -136,5 +136,5 @@ fn lines(text: &str) -> Vec<Value> {
 
 /// An address that a server can have again after a restart.
 fn free_address() -> std::net::SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ([127, 0, 0, 1], holdpoint_testkit::free_port()).into()
 }

@@ -15,8 +15,8 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Expr, ExprCall, ExprMethodCall, ExprPath, ImplItemType, ItemImpl, ItemMod, ItemType, ItemUse,
-    Token, Type, UseTree, VisRestricted, token,
+    Attribute, Expr, ExprCall, ExprMethodCall, ExprPath, FnArg, ImplItemType, ItemImpl, ItemMod, ItemType,
+    ItemUse, Pat, Signature, Token, Type, UseTree, VisRestricted, token,
 };
 
 /// A module, as its path from the root of the crate: `["http", "error"]`. The root is the empty path.
@@ -60,6 +60,8 @@ pub(super) struct Names {
     pub(super) renamed: Vec<Word>,
     /// The places of the functions whose call has constants as its first two arguments.
     pub(super) constant_calls: BTreeSet<LineColumn>,
+    /// The lines of parameters that are a tuple of several.
+    pub(super) tuple_parameters: Vec<usize>,
 }
 
 impl Names {
@@ -163,6 +165,17 @@ impl<'ast> Visit<'ast> for Reader {
 
     /// `pub(super)` uses nothing of its parent.
     fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
+
+    fn visit_signature(&mut self, signature: &'ast Signature) {
+        for parameter in &signature.inputs {
+            if let FnArg::Typed(typed) = parameter
+                && let (Pat::Tuple(tuple), Type::Tuple(_)) = (&*typed.pat, &*typed.ty)
+            {
+                self.names.tuple_parameters.push(tuple.paren_token.span.open().start().line);
+            }
+        }
+        visit::visit_signature(self, signature);
+    }
 
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
         let for_tests = self.for_tests;

@@ -6,6 +6,7 @@ use super::names::{Names, Word};
 pub(super) type Report<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 const MAX_LINES: usize = 600;
+const FILES_MAX: usize = 25;
 
 /// Names without a meaning. Unrelated code accumulates in such a module, and all modules import it.
 const EMPTY_NAMES: &[&str] =
@@ -83,6 +84,9 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
 pub(super) fn names(path: &str, names: &Names, report: Report<'_>) {
     declared_names(names, report);
     raw_sql(path, names, report);
+    if !path.starts_with("tests/") {
+        tuple_parameters(names, report);
+    }
     let is_root = path.starts_with("src/");
     if !is_root && !path.starts_with("crates/") {
         return;
@@ -100,6 +104,23 @@ pub(super) fn names(path: &str, names: &Names, report: Report<'_>) {
 fn declared_names(names: &Names, report: Report<'_>) {
     for module in names.declared.iter().filter(|module| EMPTY_NAMES.contains(&module.name.as_str())) {
         report(module.at.line, "name", format!("`mod {}` does not describe its content", module.name));
+    }
+}
+
+fn tuple_parameters(names: &Names, report: Report<'_>) {
+    for line in &names.tuple_parameters {
+        report(
+            *line,
+            "tuple",
+            "a parameter for each value, or a struct that names what they are together".into(),
+        );
+    }
+}
+
+/// Reports a folder of a crate with too many files: it is several things.
+pub(super) fn folder_size(folder: &str, files: usize, report: Report<'_>) {
+    if !folder.starts_with("tests/") && files > FILES_MAX {
+        report(1, "folder", format!("{files} files; a folder has at most {FILES_MAX}"));
     }
 }
 

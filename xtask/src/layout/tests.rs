@@ -119,7 +119,7 @@ fn files_that_do_not_parse_are_found() {
 
 #[test]
 fn meaningless_names_are_found() {
-    assert_eq!(found(&[("tests/it/common/mod.rs", "")]), ["tests/it/common/mod.rs:1 [name]"]);
+    assert_eq!(found(&[("tests/api/common/mod.rs", "")]), ["tests/api/common/mod.rs:1 [name]"]);
     assert_eq!(
         found(&[("web/src/types.ts", ""), ("web/utils.mjs", "")]),
         ["web/src/types.ts:1 [name]", "web/utils.mjs:1 [name]"]
@@ -241,4 +241,20 @@ fn a_circle_is_found_in_each_crate_and_not_between_two() {
     }
     let two = [("src/tools/a.rs", "use super::b::B;"), ("serve/src/b.rs", "use crate::a::A;")];
     assert!(found(&two).is_empty());
+}
+
+#[test]
+fn tuples_of_parameters_are_found() {
+    let tuple = "fn f(\n    (a, b): (&str, u8),\n) {}\n";
+    assert_eq!(found(&[("src/app.rs", tuple)]), ["src/app.rs:2 [tuple]"]);
+    assert!(found(&[("tests/api/a.rs", tuple)]).is_empty());
+    assert!(found(&[("src/app.rs", "fn f(Json(a): Json<u8>) { g(|(a, b): (u8, u8)| a) }\n")]).is_empty());
+}
+
+#[test]
+fn folders_with_too_many_files_are_found() {
+    let paths: Vec<String> = (0..26).map(|nth| format!("src/http/file_{nth}.rs")).collect();
+    let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    assert_eq!(found(&files), ["src/http:1 [folder]"]);
+    assert!(found(files.split_first().unwrap().1).is_empty());
 }

@@ -51,7 +51,8 @@ impl Write {
     pub async fn vote_for_content(
         &self,
         request: &ToolRequest,
-        (content_hash, Content(content)): (&str, &Content),
+        content_hash: &str,
+        Content(content): &Content,
         by: &str,
     ) -> Result<(), StoreError> {
         let content = Value::Object(content.clone()).to_string();

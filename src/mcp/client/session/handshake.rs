@@ -128,7 +128,7 @@ async fn begin_process(
     let (server, start_timeout) = (config.name.as_str(), config.start_timeout());
     let Route::Process { command, args, env } = route else { return Err("it has no program".to_owned()) };
     let (process, stdout, mut stdin) =
-        Process::start(server, Path::new(command), args, env, (tasks, redaction))?;
+        Process::start(server, Path::new(command), args, env, tasks, redaction)?;
     let mut stdout = BufReader::new(messages(stdout, tasks, log.clone()));
     let began = async {
         let greeted = match config.protocol.or_else(|| known.get()) {

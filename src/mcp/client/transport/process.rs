@@ -25,7 +25,8 @@ impl Process {
         command: &Path,
         args: &[String],
         env: &BTreeMap<String, OsString>,
-        (tasks, redaction): (&Tasks, &Redaction),
+        tasks: &Tasks,
+        redaction: &Redaction,
     ) -> Result<(Self, ChildStdout, ChildStdin), String> {
         let started = Command::new(command)
             .args(args)

@@ -49,7 +49,7 @@ pub(in crate::mcp) async fn open(
     };
     tasks.spawn_background(async move {
         // The end of one side ends the other.
-        let _over = pass(events, (from, to), &posts, &log).await;
+        let _over = pass(events, from, to, &posts, &log).await;
     });
     Ok((messages, sent))
 }
@@ -85,7 +85,8 @@ async fn begin(
 
 async fn pass(
     mut events: BoxedSseResponse,
-    (from, mut to): (DuplexStream, DuplexStream),
+    from: DuplexStream,
+    mut to: DuplexStream,
     posts: &Posts,
     log: &LogRate,
 ) -> std::io::Result<()> {

@@ -107,7 +107,7 @@ struct Job {
 
 impl Job {
     /// An execution of a call with these inputs. `call` is empty and `nth` is a number if the request names no call.
-    fn new(tool: &str, (call, nth): (&str, Option<u64>), attempt: u32, input: &Value) -> Result<Self> {
+    fn new(tool: &str, call: &str, nth: Option<u64>, attempt: u32, input: &Value) -> Result<Self> {
         let work = serde_json::from_value(input.clone())?;
         // An MCP server knows its definition, and not what the server stores of it.
         let schema_hash = if nth.is_some() { String::new() } else { hash(&schema(false)) };

@@ -75,7 +75,7 @@ async fn call(bench: &Bench, names: &[String], message: &Value) -> Value {
     let tool = names.iter().find(|tool| tool.ends_with(&format!("__{name}")));
     let input = message.pointer("/params/arguments").cloned().unwrap_or_default();
     let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-    let job = tool.map(|tool| Job::new(tool, ("", Some(nth)), 1, &input));
+    let job = tool.map(|tool| Job::new(tool, "", Some(nth), 1, &input));
     let Some(Ok(mut job)) = job else { return text("there is no such call".to_owned(), true) };
     match bench.execute(&mut job, pending()).await {
         Ok(Ok(output)) => json!({ "content": [], "structuredContent": output }),

@@ -89,7 +89,7 @@ fn job(body: &Value) -> Result<Job> {
     let attempt = body.get("attempt").and_then(Value::as_u64).context("attempt")?;
     let input = body.get("input").context("input")?;
     let mut job =
-        Job::new(&text("/tool_name")?, (&text("/tool_call_id")?, None), u32::try_from(attempt)?, input)?;
+        Job::new(&text("/tool_name")?, &text("/tool_call_id")?, None, u32::try_from(attempt)?, input)?;
     job.requester =
         Some(Requester { tenant: text("/requester/tenant_id")?, user: text("/requester/user_id")? });
     Ok(job)

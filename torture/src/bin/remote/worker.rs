@@ -72,7 +72,7 @@ impl Worker {
         let call = text("/call/tool_call_id")?;
         let input = claim.pointer("/call/input").context("input")?;
         let attempt = u32::try_from(number("/call/attempt")?)?;
-        let mut job = Job::new(&text("/call/tool_name")?, (&call, None), attempt, input)?;
+        let mut job = Job::new(&text("/call/tool_name")?, &call, None, attempt, input)?;
         let (tenant, user) = (text("/call/requester/tenant_id")?, text("/call/requester/user_id")?);
         job.requester = Some(Requester { tenant, user });
         Ok(Some(ClaimedJob {

@@ -2,7 +2,8 @@
 //! have to refuse every bug that they can see, and one run without them, where only the checks can find the
 //! bug. The same conditions also run without a bug, and then the run must have no violations.
 
-use crate::bugs;
+mod bugs;
+
 use crate::checks::Violation;
 use crate::mix::{Harming, Mix};
 use crate::progress::Progress;
