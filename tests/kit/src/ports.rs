@@ -1,4 +1,4 @@
-//! Ports for programs that have to be told one.
+//! Ports for programs that take their port as an argument.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ const PORTS: Range<u16> = 20_000..32_000;
 /// The locked files of the ports that this process gave.
 static GIVEN: LazyLock<Mutex<Vec<File>>> = LazyLock::new(Mutex::default);
 
-/// Returns a port that nobody uses, and that no other call of any test process gets while this process lives.
+/// Returns a port that no process uses, and that no other call of any test process gets while this process lives.
 pub fn free_port() -> u16 {
     let locks = std::env::temp_dir().join("holdpoint-ports");
     fs::create_dir_all(&locks).unwrap();
