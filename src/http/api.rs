@@ -171,7 +171,7 @@ fn api(api: &Api) -> OpenApiService<Routes, ()> {
 }
 
 fn beside() -> impl Iterator<Item = (&'static str, Method)> {
-    let read = BESIDE.iter().map(|(path, _)| *path).chain(routes::console::paths());
+    let read = BESIDE.iter().map(|(path, _)| *path).chain(routes::console::paths()).chain(auth::STEPS);
     read.map(|path| (path, Method::GET)).chain(routes::hooks::paths())
 }
 

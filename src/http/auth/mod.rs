@@ -34,12 +34,13 @@ use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_store::Store;
 pub(in crate::http) use network::{Network, network_of};
 use poem::http::Method;
-use poem::http::header::{ALLOW, AUTHORIZATION};
+use poem::http::header::AUTHORIZATION;
 use poem::{FromRequest, IntoResponse, Request, RequestBody, Response, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 pub(in crate::http) use reporter::Reporter;
 pub(in crate::http) use session::{END, Session};
+pub(in crate::http) use sign_in::STEPS;
 pub(crate) use sign_in::SignIns;
 use sign_in::{SignIn, SignInParts};
 use std::sync::Arc;
@@ -111,8 +112,7 @@ impl Authenticator {
         }
         // poem handles a HEAD as a GET, and a HEAD must use up no code.
         if request.method() != Method::GET {
-            let refusal = ApiError::method_not_allowed().into_response();
-            return Some(refusal.with_header(ALLOW, Method::GET.as_str()).into_response());
+            return Some(ApiError::method_not_allowed().into_response());
         }
         Some(sign_in.answer(request).await)
     }

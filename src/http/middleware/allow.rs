@@ -1,5 +1,6 @@
 //! The `Allow` header: the methods of a resource, in responses that refuse a method (RFC 9110, 15.5.6).
 
+use crate::http::auth::STEPS;
 use crate::http::body::templates::Templates;
 use crate::http::{document, failure::error};
 use poem::Response;
@@ -35,8 +36,9 @@ impl AllowedMethods {
 
 fn value(path: &str, methods: &[Method]) -> Option<HeaderValue> {
     let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
-    // A GET of a chat can start a turn, so HEAD is not allowed there.
-    if names.contains(&"GET") && !path.starts_with("/qa/chat_streamed") {
+    // A GET of a chat can start a turn, and one of a sign-in uses up its code, so HEAD is not allowed there.
+    let changes_something = path.starts_with("/qa/chat_streamed") || STEPS.contains(&path);
+    if names.contains(&"GET") && !changes_something {
         names.push("HEAD");
     }
     HeaderValue::from_str(&names.join(", ")).ok()

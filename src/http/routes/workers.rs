@@ -139,7 +139,8 @@ impl Example for RenewCall {
     }
 }
 
-/// How far an execution has come, for the people who watch it. At least one field is set.
+/// How far an execution has come, for the people who watch it. Without a message and a number it says nothing, and the last
+/// report stays.
 #[derive(Debug, Object, Deserialize)]
 #[oai(rename = "ProgressReport", deny_unknown_fields, skip_serializing_if_is_none)]
 #[serde(deny_unknown_fields)]
@@ -153,9 +154,8 @@ struct ReportedByWorker {
 }
 
 impl ReportedByWorker {
-    fn read(&self) -> Result<Progress, ApiError> {
+    fn read(&self) -> Option<Progress> {
         Progress::new(self.message.as_deref(), self.done, self.total)
-            .ok_or_else(|| ApiError::bad_request("progress: expected a message, done or total"))
     }
 }
 
@@ -308,7 +308,7 @@ impl Workers {
     ) -> Result<Json<RenewResult>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let RenewCall { permit, progress } = body.0;
-        let progress = progress.as_ref().map(ReportedByWorker::read).transpose()?;
+        let progress = progress.as_ref().and_then(ReportedByWorker::read);
         let renewed = self.0.approvals.renew_for_worker(&caller.0, id, &permit, progress.as_ref()).await?;
         Ok(Json(RenewResult {
             lease_until: renewed.lease_until.into(),

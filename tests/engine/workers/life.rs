@@ -262,7 +262,12 @@ async fn a_renewal_reports_the_progress_of_an_execution() {
     let events = app.client.get(&format!("/tool_calls/{id}/events")).await.body;
     let types = events.list("results").iter().map(|event| event.text("type"));
     assert_eq!(types.filter(|it| *it == "tool.progressed").count(), 1, "{events}");
-    for wrong in [json!({}), json!({ "message": " " }), json!({ "note": "x" }), json!("packs")] {
+    // A report that says nothing costs no lease, and the last one stays.
+    for empty in [json!({}), json!({ "message": " " }), json!({ "done": null })] {
+        report(&app, &job, &empty).await.has(200, "cancel_requested", false);
+        assert_eq!(app.client.call(&id).await["progress"]["message"], "weighs", "{empty}");
+    }
+    for wrong in [json!({ "note": "x" }), json!("packs")] {
         let refused = report(&app, &job, &wrong).await;
         assert!((400..=422).contains(&refused.status), "{wrong}: {:?}", refused.body);
         assert!(refused.body.to_string().contains("progress"), "{wrong}: {:?}", refused.body);

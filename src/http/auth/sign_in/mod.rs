@@ -120,8 +120,11 @@ impl From<AuthFailure> for SignInFailure {
     }
 }
 
+/// The paths of all steps. Each takes a GET alone: a HEAD must use up no code.
+pub(in crate::http) const STEPS: [&str; 2] = [PATH, CALLBACK_PATH];
+
 pub(super) fn is_step(path: &str) -> bool {
-    matches!(path, PATH | CALLBACK_PATH)
+    STEPS.contains(&path)
 }
 
 impl SignIn {
