@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const FORGIVING: [&str; 2] = ["chat", "chatById"];
 
 /// The objects inside of bodies that accept no unknown field.
-const WITHIN_BODIES: [&str; 2] = ["RememberScope", "GrantCondition"];
+const WITHIN_BODIES: [&str; 3] = ["RememberScope", "GrantCondition", "ProgressReport"];
 
 /// Links: the operation and the status of its response, the linked operation, the parameter that takes the value, and
 /// the expression for the value. Links that follow from ids in the path are not listed.
