@@ -37,8 +37,8 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 /// `[[http_tools]]` and `[[worker_tools]]`.
 ///
 /// # Errors
-/// The folder of the demo tools cannot be opened. A file of a tool cannot be read, a value of it cannot be used, or two tools have the
-/// same name.
+/// The folder of the demo tools cannot be opened. A file of a tool cannot be read, a value of it cannot be used, or two
+/// tools have the same name.
 pub fn configured_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let mut registry = ToolRegistry::new();
     #[cfg(feature = "demo")]

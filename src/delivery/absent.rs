@@ -2,49 +2,25 @@
 
 #[path = "hook.rs"]
 mod hook;
+#[path = "parts.rs"]
+mod parts;
 
-use crate::agent::Tasks;
-use crate::approvals::{Approvals, Denied, Right};
+use crate::approvals::{Denied, Right};
 use crate::config::{AuthMode, Config, ConfigError};
-use crate::feed::Feed;
 use holdpoint_core::Principal;
-use holdpoint_core::clock::{Clock, Timestamp};
-use holdpoint_core::endpoint::Endpoint;
-use holdpoint_core::event::{Event, EventType};
 use holdpoint_egress::Reach;
-use holdpoint_metrics::{EndpointValues, Metrics};
-use holdpoint_store::{Read, Store, StoreError};
+use holdpoint_metrics::EndpointValues;
+use holdpoint_store::{Read, StoreError};
 pub(crate) use hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport};
-use serde_json::{Map, Value};
+pub(crate) use parts::{DeliveryParts, EndpointStatus};
 use std::sync::Arc;
 
 pub(crate) const HOOK_PATHS: [&str; 0] = [];
-
-pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
 
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     /// The roles of operators; `None` if the one user of the server operates it.
     operators: Option<Vec<String>>,
-}
-
-pub(crate) struct DeliveryParts {
-    pub(crate) approvals: Approvals,
-    pub(crate) store: Store,
-    pub(crate) feed: Feed,
-    pub(crate) tasks: Tasks,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) metrics: Metrics,
-    pub(crate) form: PublicForm,
-}
-
-#[derive(Debug)]
-pub(crate) struct EndpointStatus {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) address: String,
-    pub(crate) types: Vec<EventType>,
-    pub(crate) waiting_since: Option<Timestamp>,
-    pub(crate) has_gap: bool,
 }
 
 impl Deliveries {

@@ -27,6 +27,7 @@ mod channels;
 mod hook;
 mod letter;
 mod occasion;
+mod parts;
 mod quiet;
 mod receiver;
 mod recipient;
@@ -43,19 +44,15 @@ use channels::Services;
 use holdpoint_core::Principal;
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_core::endpoint::Endpoint;
-use holdpoint_core::event::{Event, EventType};
 use holdpoint_egress::Reach;
 use holdpoint_metrics::{EndpointValues, Metrics};
 use holdpoint_store::{EndpointEvents, Read, Store, StoreError};
 pub(crate) use hook::{HookAnswer, HookRefusal, InboundHook, UnreadableReport};
+pub(crate) use parts::{DeliveryParts, EndpointStatus, PublicForm};
 use receiver::Receiver;
-use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-
-/// Writes an event as its readers get it.
-pub(crate) type PublicForm = fn(&Event) -> Map<String, Value>;
 
 /// The endpoints of one server.
 pub(crate) struct Deliveries {
@@ -71,31 +68,6 @@ pub(crate) struct Deliveries {
     metrics: Metrics,
     /// This process, as the holder of an endpoint.
     holder: String,
-}
-
-/// What the deliveries need of a server.
-pub(crate) struct DeliveryParts {
-    pub(crate) approvals: Approvals,
-    pub(crate) store: Store,
-    pub(crate) feed: Feed,
-    pub(crate) tasks: Tasks,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) metrics: Metrics,
-    pub(crate) form: PublicForm,
-}
-
-/// An endpoint, for its operators.
-#[derive(Debug)]
-pub(crate) struct EndpointStatus {
-    pub(crate) endpoint: Endpoint,
-    /// The address without its secret parts.
-    pub(crate) address: String,
-    /// The types of events that it gets.
-    pub(crate) types: Vec<EventType>,
-    /// The time of the first event that it has not got.
-    pub(crate) waiting_since: Option<Timestamp>,
-    /// Whether events after its cursor are gone.
-    pub(crate) has_gap: bool,
 }
 
 impl fmt::Debug for Deliveries {

@@ -41,8 +41,9 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 pub(in crate::http) use reporter::Reporter;
 pub(in crate::http) use session::{END, Session};
 pub(in crate::http) use sign_in::STEPS;
+use sign_in::SignIn;
 pub(crate) use sign_in::SignIns;
-use sign_in::{SignIn, SignInParts};
+use signing::SigningKey;
 use std::sync::Arc;
 pub(crate) use ticket::Tickets;
 use ticket::UnusedTicket;
@@ -78,6 +79,16 @@ pub(in crate::http) fn is_open(path: &str) -> bool {
         || path == "/docs/"
         || sign_in::is_step(path)
         || console::paths().any(|file| file == path)
+}
+
+/// What the sign-ins of a server need besides the configuration.
+struct SignInParts {
+    tokens: Arc<Tokens>,
+    store: Store,
+    key: SigningKey,
+    tasks: Tasks,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
 }
 
 impl Authenticator {

@@ -1,18 +1,13 @@
 //! A server without the console (feature `console`): no browser signs in. It has the interface of `sign_in`, and no value
 //! of its types exists.
 
-use super::KnownCaller;
 use super::session::Session;
-use super::signing::SigningKey;
-use super::token::Tokens;
-use crate::agent::Tasks;
+use super::{KnownCaller, SignInParts};
 use crate::config::Config;
-use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
 use holdpoint_core::Principal;
-use holdpoint_core::clock::Clock;
 use holdpoint_core::id::SignInId;
-use holdpoint_store::{Store, StoreError};
+use holdpoint_store::StoreError;
 use poem::{Request, Response};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,15 +16,6 @@ pub(super) const PATH: &str = "/auth/sign-in";
 
 #[derive(Debug)]
 pub(super) enum SignIn {}
-
-pub(super) struct SignInParts {
-    pub(super) tokens: Arc<Tokens>,
-    pub(super) store: Store,
-    pub(super) key: SigningKey,
-    pub(super) tasks: Tasks,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) entropy: Arc<dyn Entropy>,
-}
 
 pub(in crate::http) const STEPS: [&str; 0] = [];
 

@@ -11,11 +11,11 @@ mod places;
 mod sealed;
 mod sign_ins;
 
+use super::SignInParts;
 use super::network::network_of;
 use super::session;
 use super::signing::SigningKey;
 use super::token::Tokens;
-use crate::agent::Tasks;
 use crate::config::Config;
 use crate::entropy::Entropy;
 use crate::http::auth::failure::AuthFailure;
@@ -23,7 +23,6 @@ use crate::http::failure::error;
 use crate::rate_limit::RateLimit;
 use begun::{BegunSignIn, EndedSignIns};
 use holdpoint_core::clock::Clock;
-use holdpoint_store::Store;
 use identity::Identity;
 use issuer::{Issuer, NotGranted};
 use places::Places;
@@ -54,16 +53,6 @@ pub(super) struct SignIn {
     key: SigningKey,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-}
-
-/// What the sign-ins of a server need besides the configuration.
-pub(super) struct SignInParts {
-    pub(super) tokens: Arc<Tokens>,
-    pub(super) store: Store,
-    pub(super) key: SigningKey,
-    pub(super) tasks: Tasks,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) entropy: Arc<dyn Entropy>,
 }
 
 /// Why a sign-in failed. The console shows a text for each word.
