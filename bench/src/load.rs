@@ -40,6 +40,8 @@ pub(crate) struct Figures {
     pub(crate) seconds: f64,
     pub(crate) server_cpu_s: f64,
     pub(crate) postgres_cpu_s: f64,
+    /// The write-ahead log of Postgres.
+    pub(crate) log_bytes: f64,
     /// The model and the clients.
     pub(crate) driver_cpu_s: f64,
     /// The cores that other processes used. Above 0.1 the times are doubtful.
@@ -117,6 +119,7 @@ pub(crate) async fn run(server: Server, step: Step, processes: Processes) -> Res
         seconds,
         server_cpu_s,
         postgres_cpu_s,
+        log_bytes: 0.0,
         driver_cpu_s: own_cpu_s - if processes.server == processes.model { 0.0 } else { server_cpu_s },
         foreign_cores: (all_cpu_s - own_cpu_s - postgres_cpu_s).max(0.0) / seconds,
         resident_before_kib,

@@ -59,7 +59,8 @@ pub(crate) fn steps(quick: bool) -> Vec<Step> {
     let step = |name, work| Step { name, work };
     vec![
         step(WARM_UP, chats(8, 50, 0, time(2, 5))),
-        step(WARM_UP_HOLDS, Work::Holds { at_once: 4, time: time(1, 3) }),
+        // As many at once as later: each connection plans its statements, and each page is logged whole once.
+        step(WARM_UP_HOLDS, Work::Holds { at_once: 16, time: time(4, 8) }),
         step(SLOW, Work::Burst { chats: SLOW_CHATS, answer: slow, within: Duration::from_millis(1500) }),
         step(FAST, chats(16, 200, 0, time(4, 8))),
         step(FIRST_TOKEN, chats(1, 5, 20, time(4, 15))),

@@ -92,6 +92,12 @@ impl Postgres {
         })
     }
 
+    /// Returns the position in the write-ahead log, in bytes.
+    pub(crate) async fn log_position(&self) -> Result<f64> {
+        const POSITION: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::FLOAT8 AS n";
+        one(&self.connect("postgres").await?, POSITION, "n").await
+    }
+
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }

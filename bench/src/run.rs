@@ -1,7 +1,7 @@
 //! A run: the servers one after the other, as often as the options say. The repeats take turns, so that a drift of the machine meets
 //! all servers alike.
 
-use crate::load::{self, Processes, Server};
+use crate::load::{self, Figures, Processes, Server};
 use crate::plan::Step;
 use crate::postgres::Postgres;
 use crate::table::{self, Repeat, Run};
@@ -91,7 +91,10 @@ impl Bench {
         let mut run = Run::default();
         for step in self.steps.iter().filter(|step| target.is_backend() || step.work.suits_floors()) {
             self.progress.step(step);
-            run.figures.push(load::run(server, *step, processes).await?);
+            let before = self.postgres.log_position().await?;
+            let figures = load::run(server, *step, processes).await?;
+            let log_bytes = self.postgres.log_position().await? - before;
+            run.figures.push(Figures { log_bytes, ..figures });
             self.progress.done(step);
         }
         Ok(run)

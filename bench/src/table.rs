@@ -38,26 +38,36 @@ enum Goal {
     AtMost(f64, Option<&'static str>),
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 13] = [
     Row {
         measure: "whole hold rounds/s, 16 at once",
         value: |run, _| run.step(HOLDS_16).map(|step| f64::from(step.done) / step.seconds),
-        goal: Goal::AtLeast(2.0, Some(AI_SDK)),
+        goal: Goal::AtLeast(1.8, Some(AI_SDK)),
     },
     Row {
         measure: "approval to the end of the answer, p50 ms, alone",
         value: |run, _| run.median(HOLDS, APPROVAL),
-        goal: Goal::AtMost(1.5, Some(AI_SDK)),
+        goal: Goal::AtMost(1.4, Some(AI_SDK)),
     },
     Row {
         measure: "server CPU ms per hold round",
         value: |run, _| run.step(HOLDS_16).map(|step| per(step.server_cpu_s, step.done) * 1000.0),
-        goal: Goal::AtMost(0.33, Some(AI_SDK)),
+        goal: Goal::AtMost(0.42, Some(AI_SDK)),
     },
     Row {
-        measure: "database CPU ms per hold round",
+        measure: "database CPU ms per hold round, 16 at once",
         value: |run, _| run.step(HOLDS_16).map(|step| per(step.postgres_cpu_s, step.done) * 1000.0),
-        goal: Goal::AtMost(3.0, Some(AI_SDK)),
+        goal: Goal::AtMost(2.5, Some(AI_SDK)),
+    },
+    Row {
+        measure: "database CPU ms per hold round, alone",
+        value: |run, _| run.step(HOLDS).map(|step| per(step.postgres_cpu_s, step.done) * 1000.0),
+        goal: Goal::AtMost(4.5, Some(AI_SDK)),
+    },
+    Row {
+        measure: "write-ahead log per hold round, KB, 16 at once",
+        value: |run, _| run.step(HOLDS_16).map(|step| per(step.log_bytes, step.done) / 1000.0),
+        goal: Goal::AtMost(10.0, None),
     },
     Row {
         measure: "added latency to the first token, p50 ms, alone",
@@ -77,7 +87,7 @@ const ROWS: [Row; 11] = [
     Row {
         measure: "server CPU s per 1000 slow streams of 60 tokens",
         value: |run, _| run.all_served().map(|step| per(step.server_cpu_s, step.done) * 1000.0),
-        goal: Goal::AtMost(1.7, Some(FLOOR_UI)),
+        goal: Goal::AtMost(1.75, Some(FLOOR_UI)),
     },
     Row {
         measure: "memory per slow stream, KiB",
@@ -86,7 +96,7 @@ const ROWS: [Row; 11] = [
             run.all_served()
                 .map(|step| per(u32::try_from(grown(step)).map_or(f64::NAN, f64::from), step.done))
         },
-        goal: Goal::AtMost(1.5, Some(FLOOR_UI)),
+        goal: Goal::AtMost(1.75, Some(FLOOR_UI)),
     },
     Row {
         measure: "chats served of 1000 started within 1.5 s",
@@ -227,13 +237,13 @@ mod tests {
 
     #[test]
     fn a_row_has_the_medians_their_ratio_and_whether_the_goal_is_met() {
-        let repeats = [repeat(run(2.0, 190)), repeat(run(3.0, 210)), repeat(run(90.0, 290))];
+        let repeats = [repeat(run(2.0, 190)), repeat(run(3.96, 210)), repeat(run(90.0, 290))];
         let table = table(&repeats);
         let row = |measure: &str| table.lines().find(|line| line.contains(measure)).unwrap().to_owned();
         let rate = row("hold rounds/s");
-        assert!(rate.ends_with("| – | – | 100 | 210 | × 2.10 | ≥ 2 × ai-sdk-7 | yes |"), "{rate}");
+        assert!(rate.ends_with("| – | – | 100 | 210 | × 2.10 | ≥ 1.8 × ai-sdk-7 | yes |"), "{rate}");
         let cpu = row("server CPU ms");
-        assert!(cpu.ends_with("| – | – | 9.00 | 3.00 | × 0.33 | ≤ 0.33 × ai-sdk-7 | no |"), "{cpu}");
+        assert!(cpu.ends_with("| – | – | 9.00 | 3.96 | × 0.44 | ≤ 0.42 × ai-sdk-7 | no |"), "{cpu}");
         let served = row("chats served");
         assert!(served.ends_with("| – | – | – | – |  | ≥ 1000 | – |"), "{served}");
     }
