@@ -256,7 +256,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- The columns seq, hash and prev_hash are set once. The other columns never change.
+-- The number of an event is set once. The other columns never change.
 CREATE FUNCTION holdpoint_event_fixed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.user_id, OLD.held_tool, OLD.session_id,
@@ -265,7 +265,6 @@ BEGIN
        (NEW.event_id, NEW.type, NEW.at, NEW.actor, NEW.tenant_id, NEW.user_id, NEW.held_tool, NEW.session_id,
         NEW.thread_id, NEW.run_id, NEW.tool_call_id, NEW.data, NEW.place)
        OR (OLD.seq IS NOT NULL AND OLD.seq IS DISTINCT FROM NEW.seq)
-       OR (OLD.hash IS NOT NULL AND (OLD.hash, OLD.prev_hash) IS DISTINCT FROM (NEW.hash, NEW.prev_hash))
     THEN RAISE EXCEPTION 'events never change'; END IF;
     RETURN NEW;
 END $$;
@@ -378,8 +377,8 @@ CREATE TRIGGER events_fixed BEFORE UPDATE OF event_id, type, at, actor, tenant_i
     thread_id, run_id, tool_call_id, data, place ON events
     FOR EACH ROW EXECUTE FUNCTION holdpoint_event_fixed();
 
-CREATE TRIGGER events_numbered BEFORE UPDATE OF seq, hash, prev_hash ON events
-    FOR EACH ROW WHEN (OLD.seq IS NOT NULL OR OLD.hash IS NOT NULL) EXECUTE FUNCTION holdpoint_event_fixed();
+CREATE TRIGGER events_numbered BEFORE UPDATE OF seq ON events
+    FOR EACH ROW WHEN (OLD.seq IS NOT NULL) EXECUTE FUNCTION holdpoint_event_fixed();
 
 CREATE TRIGGER events_kept BEFORE DELETE ON events
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();

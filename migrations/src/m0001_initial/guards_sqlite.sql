@@ -1,6 +1,6 @@
 -- The same guards as in guards_postgres.sql.
 
-CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
+CREATE INDEX events_unnumbered ON events (place) WHERE seq IS NULL;
 
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
 WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelled', 'invalid')
@@ -234,7 +234,7 @@ BEGIN SELECT RAISE(ABORT, 'a text sent to the model does not change'); END;
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
 BEGIN SELECT RAISE(ABORT, 'texts sent to the model are never deleted'); END;
 
--- The columns seq, hash and prev_hash are set once. The other columns never change.
+-- The number of an event is set once. The other columns never change.
 CREATE TRIGGER events_fixed BEFORE UPDATE ON events
 WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS NOT NEW.at
   OR OLD.actor IS NOT NEW.actor OR OLD.tenant_id IS NOT NEW.tenant_id
@@ -242,7 +242,7 @@ WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS N
   OR OLD.session_id IS NOT NEW.session_id OR OLD.thread_id IS NOT NEW.thread_id
   OR OLD.run_id IS NOT NEW.run_id OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.data IS NOT NEW.data
   OR (OLD.seq IS NOT NULL AND OLD.seq IS NOT NEW.seq)
-  OR (OLD.hash IS NOT NULL AND (OLD.hash IS NOT NEW.hash OR OLD.prev_hash IS NOT NEW.prev_hash))
+  OR OLD.place IS NOT NEW.place
 BEGIN SELECT RAISE(ABORT, 'events never change'); END;
 
 CREATE TRIGGER events_kept BEFORE DELETE ON events
@@ -282,10 +282,10 @@ WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
 BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
 
 CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
-WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
-    OR (tool_call_id = NEW.tool_call_id AND ((final AND NEW.final)
+WHEN EXISTS (SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id
+    AND (decision_id = NEW.decision_id OR (final AND NEW.final)
         OR (NOT final AND NOT NEW.final AND input_hash = NEW.input_hash AND (actor = NEW.actor
-            OR COALESCE(on_behalf_of, actor) = COALESCE(NEW.on_behalf_of, NEW.actor))))))
+            OR COALESCE(on_behalf_of, actor) = COALESCE(NEW.on_behalf_of, NEW.actor)))))
 BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
 
 CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
@@ -293,7 +293,7 @@ WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AN
 BEGIN SELECT RAISE(ABORT, 'texts sent to the model are never replaced'); END;
 
 CREATE TRIGGER events_new BEFORE INSERT ON events
-WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id OR seq = NEW.seq)
+WHEN EXISTS (SELECT 1 FROM events WHERE place = NEW.place OR seq = NEW.seq)
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END;
 
 CREATE TRIGGER messages_new BEFORE INSERT ON messages

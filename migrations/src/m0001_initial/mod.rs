@@ -3,12 +3,11 @@
 //! An empty line ends a statement in the SQL files. Each statement is executed on its own, because extensions
 //! that distribute tables take no text of several statements.
 
-mod checks;
+mod round_tables;
 
-use checks::{Unchecked, take_checks};
+use round_tables::{RoundTable, round_table};
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
-use std::borrow::Cow;
 
 const TABLES: &str = include_str!("tables.sql");
 const COUNTS_SQLITE: &str = include_str!("counts_sqlite.sql");
@@ -16,8 +15,8 @@ const COUNTS_POSTGRES: &str = include_str!("counts_postgres.sql");
 const GUARDS_SQLITE: &str = include_str!("guards_sqlite.sql");
 const GUARDS_POSTGRES: &str = include_str!("guards_postgres.sql");
 
-/// The table whose CHECKs are a trigger on Postgres.
-const CHECKED_BY_TRIGGER: &str = "tool_calls";
+const POSTGRES_ONLY: &str = "-- Postgres only";
+const SQLITE_ONLY: &str = "-- SQLite only";
 
 pub(crate) struct Initial;
 
@@ -70,14 +69,17 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the statement without the lines for Postgres only.
 fn for_sqlite(statement: &str) -> String {
-    statement.lines().filter(|line| !line.ends_with("-- Postgres only")).collect::<Vec<_>>().join("\n")
+    statement.lines().filter(|line| !line.ends_with(POSTGRES_ONLY)).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the statements on Postgres for this one.
-fn for_postgres(statement: &str) -> Vec<Cow<'_, str>> {
-    match take_checks(statement, CHECKED_BY_TRIGGER) {
-        Some(Unchecked { table, function, trigger }) => [table, function, trigger].map(Cow::Owned).into(),
-        None => vec![Cow::Borrowed(statement)],
+fn for_postgres(statement: &str) -> Vec<String> {
+    let lines = statement.lines().filter(|line| !line.ends_with(SQLITE_ONLY));
+    let lines: Vec<_> = lines.map(|line| line.trim_end_matches(POSTGRES_ONLY).trim_end()).collect();
+    let statement = lines.join("\n");
+    match round_table(&statement) {
+        Some(RoundTable { table, function, trigger }) => vec![table, function, trigger],
+        None => vec![statement],
     }
 }
 
@@ -118,15 +120,29 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_both_databases_differ_in_the_identity_of_events() {
-        let shared = statements(TABLES).map(for_sqlite).collect::<Vec<_>>().join("\n\n");
-        let only_postgres: Vec<_> =
-            TABLES.lines().filter(|line| !shared.lines().any(|other| other == *line)).collect();
-        let identity = "    place        BIGINT GENERATED ALWAYS AS IDENTITY, -- Postgres only";
-        // The comment at the beginning of the file is no statement.
+    fn the_tables_of_both_databases_differ_in_the_places_of_events_and_the_target_of_a_foreign_key() {
+        let lines = |marker: &str| -> Vec<&str> {
+            let marked = TABLES.lines().filter(|line| line.ends_with(marker) && !line.starts_with("--"));
+            marked.map(|line| line.trim_end_matches(marker).trim()).collect()
+        };
         assert_eq!(
-            only_postgres.into_iter().filter(|line| !line.starts_with("--")).collect::<Vec<_>>(),
-            [identity]
+            lines(POSTGRES_ONLY),
+            ["place        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"]
         );
+        assert_eq!(
+            lines(SQLITE_ONLY),
+            ["UNIQUE (thread_id, tenant_id),", "place        INTEGER PRIMARY KEY,"]
+        );
+    }
+
+    #[test]
+    fn a_statement_for_one_database_has_no_line_for_the_other() {
+        for statement in statements(TABLES) {
+            assert!(!for_sqlite(statement).contains(POSTGRES_ONLY));
+            for on_postgres in for_postgres(statement) {
+                assert!(!on_postgres.contains(SQLITE_ONLY), "{on_postgres}");
+                assert!(!on_postgres.contains(POSTGRES_ONLY), "{on_postgres}");
+            }
+        }
     }
 }

@@ -1,12 +1,17 @@
-//! The CHECKs of a table as one trigger.
+//! The tables that a hold round writes, on Postgres: their CHECKs are one trigger, and they have no foreign keys.
 //!
-//! Postgres parses the stored text of each CHECK again for every statement that writes to its table. The CHECKs of
-//! `tool_calls` took longer than the write itself. The function of a trigger is parsed once in a session.
+//! Postgres parses the stored text of each CHECK again for every statement that writes to its table, which takes longer
+//! than the write itself. The function of a trigger is parsed once in a session. A foreign key looks up and locks a row
+//! for each row that refers to it, here mostly one that the same transaction has written.
 
 use std::fmt::Write as _;
 
-/// A table whose CHECKs are taken out.
-pub(super) struct Unchecked {
+/// The tables of a round.
+const ROUND_TABLES: [&str; 7] =
+    ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers"];
+
+/// The statements for a table of a round.
+pub(super) struct RoundTable {
     /// The statement that creates the table.
     pub(super) table: String,
     /// The statement that creates the function of the trigger.
@@ -15,8 +20,10 @@ pub(super) struct Unchecked {
     pub(super) trigger: String,
 }
 
-/// Takes the CHECKs out of the statement that creates this table. The statement has no CHECK beside a column.
-pub(super) fn take_checks(statement: &str, table: &str) -> Option<Unchecked> {
+/// Returns the statements for a table of a round, if this statement creates one. The statement has no CHECK beside a column.
+pub(super) fn round_table(statement: &str) -> Option<RoundTable> {
+    let created = |table: &&str| statement.contains(&format!("CREATE TABLE {table} ("));
+    let table = ROUND_TABLES.into_iter().find(created)?;
     let (_, body) = statement.split_once(&format!("CREATE TABLE {table} ("))?;
     let body = body.trim_end().strip_suffix(");")?;
     let body: Vec<_> = body.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
@@ -24,6 +31,8 @@ pub(super) fn take_checks(statement: &str, table: &str) -> Option<Unchecked> {
     let items = split(&body);
     let (checks, others): (Vec<&str>, Vec<&str>) =
         items.into_iter().map(str::trim).partition(|item| item.starts_with("CHECK ("));
+    let others = others.into_iter().filter(|item| !item.starts_with("FOREIGN KEY ("));
+    let others: Vec<_> = others.map(|item| item.split(" REFERENCES ").next().unwrap_or(item)).collect();
     let is_column = |item: &&&str| item.starts_with(|first: char| first.is_ascii_lowercase());
     let columns: Vec<_> =
         others.iter().filter(is_column).filter_map(|item| item.split_whitespace().next()).collect();
@@ -32,7 +41,7 @@ pub(super) fn take_checks(statement: &str, table: &str) -> Option<Unchecked> {
         .filter_map(|check| check.strip_prefix("CHECK (")?.strip_suffix(')'))
         .map(|check| check.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    Some(Unchecked {
+    Some(RoundTable {
         table: format!("CREATE TABLE {table} ({});", others.join(", ")),
         function: function(table, &columns, &checks),
         trigger: format!(
@@ -120,38 +129,39 @@ mod tests {
     use super::*;
 
     const TABLE: &str = "-- A table.
-CREATE TABLE things (
+CREATE TABLE runs (
     state   TEXT NOT NULL,
     -- It's a reason.
-    reason  TEXT,
+    reason  TEXT UNIQUE REFERENCES reasons (reason),
     UNIQUE (state, reason),
+    FOREIGN KEY (state, reason) REFERENCES reasons (state, reason),
     CHECK (state IN ('state', 'it, or (not')),
     CHECK ((reason IS NULL)
            = (state = 'state'))
 );";
 
     #[test]
-    fn the_table_keeps_all_but_its_checks() {
-        let Unchecked { table, trigger, .. } = take_checks(TABLE, "things").unwrap();
+    fn the_table_keeps_all_but_its_checks_and_its_foreign_keys() {
+        let RoundTable { table, trigger, .. } = round_table(TABLE).unwrap();
         assert_eq!(
             table,
-            "CREATE TABLE things (state   TEXT NOT NULL, reason  TEXT, UNIQUE (state, reason));"
+            "CREATE TABLE runs (state   TEXT NOT NULL, reason  TEXT UNIQUE, UNIQUE (state, reason));"
         );
         assert!(
-            trigger.starts_with("CREATE TRIGGER things_valid BEFORE INSERT OR UPDATE ON things"),
+            trigger.starts_with("CREATE TRIGGER runs_valid BEFORE INSERT OR UPDATE ON runs"),
             "{trigger}"
         );
-        assert!(take_checks(TABLE, "other").is_none());
+        assert!(round_table(&TABLE.replace("runs", "others")).is_none());
     }
 
     #[test]
     fn the_function_has_each_check_about_the_new_row() {
-        let Unchecked { function, .. } = take_checks(TABLE, "things").unwrap();
+        let RoundTable { function, .. } = round_table(TABLE).unwrap();
         let all = "    IF (NEW.state IN ('state', 'it, or (not')) IS NOT FALSE
         AND ((NEW.reason IS NULL) = (NEW.state = 'state')) IS NOT FALSE
     THEN RETURN NEW; END IF;";
         assert!(function.contains(all), "{function}");
-        let message = r#"'new row for relation "things" violates check constraint ((reason IS NULL) = (state = ''state''))'"#;
+        let message = r#"'new row for relation "runs" violates check constraint ((reason IS NULL) = (state = ''state''))'"#;
         assert!(function.contains(message), "{function}");
     }
 }

@@ -1,6 +1,7 @@
 -- The types are those that SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT,
 -- because jsonb rewrites numbers and refuses the escape \u0000. The shown inputs must be the inputs that run,
--- byte for byte. SQLite gets no line that ends with `-- Postgres only`.
+-- byte for byte. SQLite gets no line that ends with `-- Postgres only`, and Postgres none that ends with `-- SQLite only`.
+-- On Postgres the tables of a hold round have no foreign keys, and their CHECKs are triggers, see round_tables.rs.
 
 CREATE TABLE threads (
     thread_id   TEXT NOT NULL PRIMARY KEY,
@@ -19,8 +20,7 @@ CREATE TABLE threads (
     deleted_at  BIGINT,
     -- When the payloads of the whole thread were erased.
     erased_at   BIGINT,
-    -- The target of the foreign key of tool_calls.
-    UNIQUE (thread_id, tenant_id),
+    UNIQUE (thread_id, tenant_id), -- SQLite only
     CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
     CHECK ((parent_id IS NULL) = (session_id = thread_id)),
     -- A session has one policy, which the root thread stores.
@@ -121,15 +121,13 @@ CREATE TABLE runs (
     CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL))
 );
 
+-- Also for the runs whose lease is over: an index of the leases would be written with each renewal.
 CREATE UNIQUE INDEX runs_one_running ON runs (thread_id) WHERE status = 'running';
 
 CREATE INDEX runs_thread ON runs (thread_id, run_id);
 
-CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
-
 CREATE INDEX runs_resumed ON runs (run_id) WHERE server_resumes AND status IN ('waiting', 'failed');
 
--- On Postgres the CHECKs of this table are one trigger, see checks.rs.
 CREATE TABLE tool_calls (
     tool_call_id        TEXT NOT NULL PRIMARY KEY,
     thread_id           TEXT NOT NULL,
@@ -302,7 +300,7 @@ CREATE INDEX tool_calls_workers ON tool_calls (tenant_id, name, tool_call_id) WH
 CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
 CREATE TABLE decisions (
-    decision_id  TEXT NOT NULL PRIMARY KEY,
+    decision_id  TEXT NOT NULL,
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
     actor        TEXT NOT NULL,
     -- The approver as whose delegate the actor decides.
@@ -317,6 +315,7 @@ CREATE TABLE decisions (
     source       TEXT,
     at           BIGINT NOT NULL,
     -- With a quorum, each approval is a row. The approval that completes the quorum is the final row.
+    PRIMARY KEY (tool_call_id, decision_id),
     CHECK (final OR verdict = 'approve'),
     CHECK (verdict IN ('approve', 'reject', 'expire', 'cancel')),
     CHECK (remember IS NULL OR (remember = 'session' AND verdict = 'approve' AND final)),
@@ -326,9 +325,6 @@ CREATE TABLE decisions (
                                     AND verdict IN ('approve', 'reject') AND remember IS NULL)),
     CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'slack', 'handler', 'policy', 'sweeper'))
 );
-
--- The other indexes of this table are partial: a read of all decisions of a call cannot use them.
-CREATE INDEX decisions_call ON decisions (tool_call_id);
 
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
 
@@ -458,8 +454,11 @@ CREATE TABLE sent_answers (
 CREATE INDEX sent_answers_step ON sent_answers (message_id, step);
 
 CREATE TABLE events (
-    event_id     TEXT NOT NULL PRIMARY KEY,
-    seq          BIGINT UNIQUE,
+    -- The order in which the events of a thread were written. The clocks of two processes do not give this order.
+    place        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- Postgres only
+    place        INTEGER PRIMARY KEY, -- SQLite only
+    event_id     TEXT NOT NULL,
+    seq          BIGINT,
     type         TEXT NOT NULL,
     at           BIGINT NOT NULL,
     actor        TEXT NOT NULL,
@@ -469,33 +468,26 @@ CREATE TABLE events (
     user_id      TEXT NOT NULL,
     held_tool    TEXT,
     session_id   TEXT NOT NULL,
-    thread_id    TEXT NOT NULL REFERENCES threads (thread_id),
+    thread_id    TEXT NOT NULL,
     run_id       TEXT,
     tool_call_id TEXT,
     data         TEXT NOT NULL,
-    prev_hash    TEXT,
-    hash         TEXT,
-    -- The order in which the events of a thread were written. On SQLite the rowid gives this order. The clocks
-    -- of two processes do not.
-    place        BIGINT GENERATED ALWAYS AS IDENTITY, -- Postgres only
-    CHECK ((prev_hash IS NULL) = (hash IS NULL)),
-    CHECK (hash IS NULL OR seq IS NOT NULL),
     CHECK (held_tool IS NULL OR tool_call_id IS NOT NULL)
 );
 
--- One index for each filter of a reader, in the order of the numbers. The indexes that only readers use leave
--- out events without a number. On Postgres each event is written twice, and so enters these indexes once.
+-- A number is given once. On Postgres each event is written twice, without its number and with it. The indexes leave out
+-- events without a number where they can, so an event enters them once.
+CREATE UNIQUE INDEX events_seq ON events (seq) WHERE seq IS NOT NULL;
+
+-- One index for each kind of reader, in the order of the numbers. The events of a call are among those of its run, those
+-- of a thread among those of its session.
 CREATE INDEX events_run ON events (run_id, seq);
+
+CREATE INDEX events_session ON events (session_id, seq) WHERE seq IS NOT NULL;
 
 CREATE INDEX events_tenant ON events (tenant_id, seq) WHERE seq IS NOT NULL;
 
 CREATE INDEX events_user ON events (tenant_id, user_id, seq) WHERE seq IS NOT NULL;
-
-CREATE INDEX events_session ON events (session_id, seq) WHERE seq IS NOT NULL;
-
-CREATE INDEX events_thread ON events (thread_id, seq) WHERE seq IS NOT NULL;
-
-CREATE INDEX events_call ON events (tool_call_id, seq) WHERE seq IS NOT NULL AND tool_call_id IS NOT NULL;
 
 CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT NULL AND held_tool IS NOT NULL;
 

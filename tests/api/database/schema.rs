@@ -272,11 +272,7 @@ impl Calls {
                 "UPDATE sent_answers SET text = '', erased_at = 1, kind = 'note'".to_owned(),
                 "a text sent to the model does not change",
             ),
-            (
-                "UPDATE sent_answers SET erased_at = 1".to_owned(),
-                "CHECK constraint failed: (length(text) > 0) = (erased_at IS NULL)",
-                "CHECK (((length(text) > 0) = (erased_at IS NULL)))",
-            ),
+            same("UPDATE sent_answers SET erased_at = 1".to_owned(), "(length(text) > 0) = (erased_at IS NULL)"),
             // A grant records an approval that a user gave, until it is revoked.
             same(granted(succeeded, "NULL", "'user:local'", "'other'"), forged),
             same(granted(succeeded, "NULL", "'user:other'", "tool_name"), forged),
@@ -286,7 +282,7 @@ impl Calls {
                 "grants are never replaced",
                 "duplicate key value violates unique constraint \"grants_standing\"",
             ),
-            (vote_remembered, "remember = 'session' AND", "(remember = 'session'::text) AND"),
+            same(vote_remembered, "remember = 'session' AND"),
             same("UPDATE grants SET tool_name = 'transfer'".to_owned(), revoked),
             same("UPDATE grants SET schema_hash = 'x'".to_owned(), revoked),
             same("UPDATE grants SET session_id = tool_call_id".to_owned(), revoked),
@@ -341,11 +337,7 @@ impl Calls {
             ),
             same(vote(succeeded, "user:other", "approve", "FALSE"), vote_of),
             same(vote(ungated, "user:x", "approve", "FALSE"), vote_of),
-            (
-                vote(pending, "user:x", "reject", "FALSE"),
-                "CHECK constraint failed: final OR verdict = 'approve'",
-                "CHECK ((final OR (verdict = 'approve'::text)))",
-            ),
+            same(vote(pending, "user:x", "reject", "FALSE"), "final OR verdict = 'approve'"),
             same(
                 call(succeeded, "expires_at = expires_at + 1"),
                 "the deadline of a decision changes only while the call is pending",

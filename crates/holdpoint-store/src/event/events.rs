@@ -172,14 +172,8 @@ impl EventReader {
     /// Returns conditions that each match one index. Together they cover all events that the reader may see,
     /// and as few others as the indexes can exclude.
     fn indexes(&self, about: &EventFilter) -> EventIndexes {
-        let EventFilter { session, thread, run, call } = about;
-        let named = call
-            .map(|id| event::Column::ToolCallId.eq(id.to_string()))
-            .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
-            .or_else(|| thread.map(|id| event::Column::ThreadId.eq(id.to_string())))
-            .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())));
-        if let Some(named) = named {
-            return EventIndexes::one(Condition::all().add(named));
+        if let Some(named) = about.index() {
+            return EventIndexes::one(named.add(about.condition()));
         }
         let Principal { tenant_id, user_id, .. } = &self.principal;
         let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
@@ -218,6 +212,32 @@ impl EventFilter {
     fn is_named(&self) -> bool {
         let Self { session, thread, run, call } = self;
         session.is_some() || thread.is_some() || run.is_some() || call.is_some()
+    }
+
+    /// Matches an index that has all events of the filter: those of one run, or of one session.
+    fn index(&self) -> Option<Condition> {
+        let Self { session, thread, run, call } = self;
+        let of_call = |id: &ToolCallId| {
+            let run = Query::select()
+                .column(tool_call::Column::RunId)
+                .from(tool_call::Entity.table_ref())
+                .and_where(tool_call::Column::ToolCallId.eq(id.to_string()))
+                .to_owned();
+            Expr::col(event::Column::RunId).eq(run)
+        };
+        let of_thread = |id: &ThreadId| {
+            let session = Query::select()
+                .column(thread::Column::SessionId)
+                .from(thread::Entity.table_ref())
+                .and_where(thread::Column::ThreadId.eq(id.to_string()))
+                .to_owned();
+            Expr::col(event::Column::SessionId).eq(session)
+        };
+        let index = (call.as_ref().map(of_call))
+            .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
+            .or_else(|| thread.as_ref().map(of_thread))
+            .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())))?;
+        Some(Condition::all().add(index))
     }
 
     pub(crate) fn condition(&self) -> Condition {
@@ -482,11 +502,11 @@ mod tests {
             (&delegate, about, &["events_tenant"]),
             (&role, about, &["events_tenant"]),
             (&approver, about, &["events_held", "events_held", "events_user"]),
-            (&user, thread, &["events_thread"]),
-            (&approver, thread, &["events_thread"]),
+            (&user, thread, &["events_session"]),
+            (&approver, thread, &["events_session"]),
             (&operator, session, &["events_session"]),
             (&approver, run, &["events_run"]),
-            (&approver, call, &["events_call"]),
+            (&approver, call, &["events_run"]),
         ] {
             let statement = seen(&reader(visibility.clone()), &about, Range::after(7), 16);
             let read = store.read().await.unwrap();

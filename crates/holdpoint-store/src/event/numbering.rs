@@ -29,8 +29,9 @@ const UNNUMBERED_SQLITE: &str =
 /// A pass finds its events by indexes alone. A session keeps the plan that it made while the table was small, or while most
 /// events had no number: otherwise each pass would read all events until Postgres gathers statistics again. The table with
 /// one row has no other plan, which counts as so expensive then that Postgres would compile the statement.
-const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-    SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
+const BY_INDEXES: &str = "SELECT set_config('enable_seqscan', 'off', true), \
+    set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), \
+    set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)";
 /// Waits until no other pass is in progress, and locks the numbering until the transaction ends. The later
 /// statements see all numbers of earlier passes. Changes no row.
 const LOCK: &str = r#"SELECT last FROM "holdpoint".event_sequence FOR UPDATE"#;
@@ -45,16 +46,16 @@ const PASS_POSTGRES: &str = r#"WITH locked AS (
             AND (SELECT place FROM "holdpoint".events WHERE seq IS NULL ORDER BY place LIMIT 1) IS NOT NULL
             FOR UPDATE SKIP LOCKED),
     next AS (
-        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM "holdpoint".events
+        SELECT place, row_number() OVER (ORDER BY place) AS n FROM "holdpoint".events
             WHERE seq IS NULL AND EXISTS (SELECT 1 FROM locked) ORDER BY place LIMIT 1000),
     numbered AS (
         UPDATE "holdpoint".events SET seq = next.n + (SELECT last FROM locked) FROM next
-        WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id, events.tool_call_id),
+        WHERE events.place = next.place RETURNING events.tenant_id, events.user_id, events.tool_call_id),
     counted AS (
         UPDATE "holdpoint".event_sequence SET last = last + (SELECT count(*) FROM numbered)
-        WHERE EXISTS (SELECT 1 FROM numbered)
-        RETURNING last, pg_notify($1, last::TEXT))
-    SELECT (SELECT last FROM "holdpoint".event_sequence) AS before, (SELECT last FROM counted) AS last,
+        WHERE EXISTS (SELECT 1 FROM numbered) RETURNING last)
+    SELECT (SELECT last FROM "holdpoint".event_sequence) AS before,
+        (SELECT last FROM counted WHERE pg_notify($1, last::TEXT) IS NOT NULL) AS last,
         (SELECT place FROM "holdpoint".events WHERE seq IS NULL ORDER BY place LIMIT 1) IS NOT NULL AS unnumbered,
         touched.tenant_id, touched.user_id, touched.role
         FROM (SELECT NULL AS tenant_id, NULL AS user_id, NULL AS role
@@ -71,9 +72,9 @@ const TOUCHED: &str = r#"SELECT DISTINCT tenant_id, user_id, NULL AS role FROM "
     UNION ALL SELECT escalations.tenant_id, NULL, role FROM "holdpoint".escalations
         JOIN "holdpoint".events ON events.tool_call_id = escalations.tool_call_id WHERE events.seq > $1"#;
 const NUMBER_SQLITE: &str = "WITH next AS (
-        SELECT event_id, row_number() OVER (ORDER BY rowid) AS n FROM events WHERE seq IS NULL)
-    UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
-const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
+        SELECT place, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL)
+    UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.place = next.place";
+const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events WHERE seq IS NOT NULL)";
 
 #[derive(Debug, Clone, Copy, FromQueryResult)]
 pub struct NumberedEvents {
