@@ -6,7 +6,7 @@ use super::{
 };
 use holdpoint::tools::ToolRegistry;
 use holdpoint_testkit::token::{token, with_tokens};
-use holdpoint_testkit::{ChangedPay, Does, Embedded, JsonFields, RemoteTool};
+use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, RemoteTool, ServiceAction};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -207,7 +207,7 @@ async fn slack_has_its_answer_in_time_although_a_notice_does_not_arrive() {
 #[tokio::test]
 async fn a_notice_goes_to_an_address_of_slack_alone() {
     let slack = FakeSlack::start().await;
-    let elsewhere = RemoteTool::start(Does::answers(200, "")).await;
+    let elsewhere = RemoteTool::start(ServiceAction::answers(200, "")).await;
     let app = server(&slack, [local()]).await;
     let (_, call) = app.held("pay", "10").await;
     let message = slack.got(1).await.remove(0);
