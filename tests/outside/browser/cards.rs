@@ -6,7 +6,7 @@ use holdpoint_testkit::previews::{World, server};
 use holdpoint_testkit::{Browser, Embedded, JsonFields, call, eventually};
 use serde_json::json;
 
-const CARD: (&str, usize) = ("wipe", 0);
+const CARD: &str = "wipe";
 /// The texts of the card under their labels.
 const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it =>
     [...it.querySelectorAll('figcaption, dt, pre')].map(it => it.textContent).filter(it => it !== '').join('\\n'))";
