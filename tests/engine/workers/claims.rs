@@ -121,7 +121,11 @@ async fn a_claim_ends_with_the_server_and_takes_nothing_along() {
 
 #[tokio::test]
 async fn a_call_of_a_worker_is_claimed_by_no_process() {
-    let app = super::impatient(super::TIMEOUT).await;
+    let app = super::start_with(super::TIMEOUT, |config| {
+        config.approval.lease = Duration::from_millis(300);
+        config.approval.sweep = Duration::from_millis(20);
+    })
+    .await;
     let (_, id) = approved(&app, "ship", "10").await;
     // The sweeper claims what was approved longer ago than a lease.
     let sweeps = async || {

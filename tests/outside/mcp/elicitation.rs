@@ -182,11 +182,11 @@ async fn the_form_of_a_server_with_a_session_is_answered_on_both_transports() {
 
 #[tokio::test]
 async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
-    let (_steered, server) = steered(&json!({ "timeout": "1s" }), |_| {}).await;
+    let (_steered, server) = steered(&json!({ "timeout": "3s" }), |_| {}).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;
     let request = open(&server.client).await;
     // Longer than the limit: the passing of time is what is tested.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(3500)).await;
     answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
 }
@@ -194,7 +194,7 @@ async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
 #[tokio::test]
 async fn a_request_without_an_answer_expires_and_the_server_receives_that_it_is_cancelled() {
     let (_steered, server) =
-        steered(&json!({}), |config| config.approval.answer_timeout = Duration::from_secs(1)).await;
+        steered(&json!({}), |config| config.approval.answer_timeout = Duration::from_secs(4)).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;
     let request = open(&server.client).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "cancel");

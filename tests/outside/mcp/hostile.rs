@@ -4,11 +4,6 @@ use super::{SteeredServer, approved, definition, hold, no_tool, tool, turn, with
 use holdpoint_testkit::{JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
-/// A server that has to answer soon.
-fn quick() -> Value {
-    json!({ "timeout": "2s" })
-}
-
 #[tokio::test]
 async fn no_answer_a_death_and_an_endless_answer_are_unknown_outcomes_and_each_call_is_made_once() {
     let steered = SteeredServer::with("act");

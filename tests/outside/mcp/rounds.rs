@@ -237,10 +237,10 @@ async fn after_the_result_deadline_a_round_is_over_and_its_request_is_withdrawn(
 
 #[tokio::test]
 async fn a_call_that_is_sent_again_has_the_time_limit_of_its_server() {
-    let (steered, server, id) = waiting(&does("roundThenHang"), &json!({ "timeout": "1s" })).await;
+    let (steered, server, id) = waiting(&does("roundThenHang"), &json!({ "timeout": "3s" })).await;
     let request = open(&server.client).await;
     // Longer than the limit: the passing of time is what is tested.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(3500)).await;
     assert_eq!(answer(&server.client, &request, &accept()).await, 200);
     ended(&server.client, &id, "interrupted").await;
     assert_eq!(steered.called().len(), 2);
