@@ -121,7 +121,7 @@ macro_rules! child_servers {
             }
 
             #[test]
-            #[ignore = "serves until it is stopped; `Watched` starts it"]
+            #[ignore = "serves until it is stopped; `WatchedServer` starts it"]
             fn watched() {
                 $crate::serve_watched();
             }
