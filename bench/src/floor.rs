@@ -46,7 +46,7 @@ async fn forward(
     let answer = client.request(request).await?.into_body();
     let body = match floor {
         Floor::Pass => answer.boxed(),
-        Floor::Ui => Encoded { answer, encoder: Encoder::default(), ended: false }.boxed(),
+        Floor::Ui => EncodedBody { answer, encoder: Encoder::default(), ended: false }.boxed(),
     };
     Ok(Response::builder().header("content-type", "text/event-stream").body(body)?)
 }
@@ -116,13 +116,13 @@ impl Encoder {
 }
 
 /// The answer of the model, encoded. What has arrived leaves in one frame.
-struct Encoded {
+struct EncodedBody {
     answer: Incoming,
     encoder: Encoder,
     ended: bool,
 }
 
-impl Body for Encoded {
+impl Body for EncodedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -4,7 +4,7 @@ use crate::client::{Client, Stream};
 use crate::machine::Snapshot;
 use crate::plan::{Answer, Step, Work};
 use crate::upstream::FINAL_TOKENS;
-use crate::wire::{Held, Wire};
+use crate::wire::{HeldCall, Wire};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -275,7 +275,7 @@ impl User {
         let chat = new_id("chat");
         let message = self.wire.message(&chat, &new_id("message"), "tool:delete_file");
         let stream = self.client.post(self.wire.path(), &message).await?;
-        let approval = self.wire.approval(&chat, &Held::of_stream(&stream.body)?);
+        let approval = self.wire.approval(&chat, &HeldCall::of_stream(&stream.body)?);
         let rest = self.client.post(self.wire.path(), &approval).await.context("approval")?;
         ensure!(rest.tokens == FINAL_TOKENS, "{} tokens after the approval", rest.tokens);
         tally.time(TO_HOLD, stream.total);

@@ -5,7 +5,7 @@ use crate::load::{self, Figures, Processes, Server};
 use crate::plan::Step;
 use crate::postgres::Postgres;
 use crate::table::{self, Repeat, Run};
-use crate::target::{Ports, Running, Target, pin_driver};
+use crate::target::{Ports, RunningServer, Target, pin_driver};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(crate) async fn run(quick: bool, steps: Vec<Step>, targets: &[&Target], repe
     let out = Path::new(OUT);
     fs::create_dir_all(out).context(OUT)?;
     let mut ports = Ports::default();
-    let model = Running::model(&mut ports, out).await?;
+    let model = RunningServer::model(&mut ports, out).await?;
     let postgres = Postgres::start(ports.free()?).await?;
     let progress = Progress::new(&steps, targets, repeats);
     let mut bench = Bench { ports, model, postgres, steps, progress };
@@ -46,7 +46,7 @@ pub(crate) async fn run(quick: bool, steps: Vec<Step>, targets: &[&Target], repe
 
 struct Bench {
     ports: Ports,
-    model: Running,
+    model: RunningServer,
     postgres: Postgres,
     steps: Vec<Step>,
     progress: Progress,

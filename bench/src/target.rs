@@ -48,7 +48,7 @@ pub(crate) const TARGETS: [Target; 5] = [
 ];
 
 /// A running server. It is killed when this value is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     child: Child,
     port: u16,
 }
@@ -71,7 +71,7 @@ impl Target {
         model: &str,
         database: &str,
         logs: &Path,
-    ) -> Result<Running> {
+    ) -> Result<RunningServer> {
         let port = ports.free()?;
         let mut command = pinned();
         match self.start {
@@ -91,11 +91,11 @@ impl Target {
                 command.envs(set).env("NODE_ENV", "production");
             }
         }
-        Running::spawn(command, port, &logs.join(self.name).with_extension("log")).await
+        RunningServer::spawn(command, port, &logs.join(self.name).with_extension("log")).await
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Starts the fake model on the core of the clients.
     pub(crate) async fn model(ports: &mut Ports, logs: &Path) -> Result<Self> {
         let port = ports.free()?;

@@ -16,7 +16,7 @@ pub(crate) enum Wire {
 
 /// The call that a stream asks to approve.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldCall {
     message_id: String,
     tool_call_id: String,
     approval_id: String,
@@ -47,8 +47,8 @@ impl Wire {
     }
 
     /// Returns the request that approves a call: the message of the assistant with an answer in its tool part.
-    pub(crate) fn approval(self, chat: &str, held: &Held) -> Value {
-        let Held { message_id, tool_call_id, approval_id } = held;
+    pub(crate) fn approval(self, chat: &str, held: &HeldCall) -> Value {
+        let HeldCall { message_id, tool_call_id, approval_id } = held;
         let message = json!({ "id": message_id, "role": "assistant", "parts": [
             { "type": "step-start" },
             {
@@ -71,7 +71,7 @@ impl Wire {
     }
 }
 
-impl Held {
+impl HeldCall {
     /// Finds the held call in a UI message stream.
     pub(crate) fn of_stream(body: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(body)?;
@@ -101,9 +101,9 @@ mod tests {
             "data: {\"type\":\"tool-approval-request\",\"approvalId\":\"a\",\"toolCallId\":\"c\"}\n\n",
             "data: [DONE]\n\n",
         );
-        let held = Held::of_stream(stream.as_bytes()).unwrap();
+        let held = HeldCall::of_stream(stream.as_bytes()).unwrap();
         let [message_id, tool_call_id, approval_id] = ["m", "c", "a"].map(str::to_owned);
-        assert_eq!(held, Held { message_id, tool_call_id, approval_id });
-        assert!(Held::of_stream(b"data: [DONE]\n\n").is_err());
+        assert_eq!(held, HeldCall { message_id, tool_call_id, approval_id });
+        assert!(HeldCall::of_stream(b"data: [DONE]\n\n").is_err());
     }
 }

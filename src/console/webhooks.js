@@ -35,7 +35,7 @@ export function close() {
 /** Says where the events go: to an address, or to a name at the service of the channel. */
 function placeOf(channel, origin) {
   if (channel === 'webhook') return `at ${origin}`;
-  if (origin.includes('://')) return `messages at ${origin}`;
+  if (origin.includes('://')) return `messages to ${origin}`;
   const to = origin.slice(origin.indexOf(':') + 1);
   return channel === 'mail' ? `by mail to ${to}` : `in ${channel[0].toUpperCase()}${channel.slice(1)} to ${to}`;
 }
@@ -49,12 +49,12 @@ function draw(webhook) {
     webhook.disabled_reason && el('p', {}, 'Disabled since ', date(webhook.disabled_at), ': ', REASONS[webhook.disabled_reason] ?? webhook.disabled_reason, '.'),
     failures && el('p', {}, `${failures.count} failed ${failures.count === 1 ? 'attempt' : 'attempts'} since `, date(failures.since),
       '; the last one: ', FAILURES[failures.last] ?? `status ${failures.last_status}`, '.',
-      webhook.next_attempt_at && [' The next attempt is in ', clock(webhook.next_attempt_at, 'no time'), '.']),
+      webhook.next_attempt_at && [' The next attempt is in ', clock(webhook.next_attempt_at, 'a moment'), '.']),
     refused && el('p', { className: 'notice' }, `${refused.count} ${refused.count === 1 ? 'message was' : 'messages were'} refused, the last with status ${refused.last_status}, `, date(refused.last_at), '.'),
-    webhook.waiting_since ? el('p', {}, 'The oldest event that is not delivered is of ', clock(webhook.waiting_since), '.')
+    webhook.waiting_since ? el('p', {}, 'The oldest event that is not delivered was written ', clock(webhook.waiting_since), '.')
       : el('p', {}, 'Every event is delivered.'),
     webhook.has_gap && el('p', { className: 'notice' }, 'Events were deleted before they were delivered.'),
-    el('p', { className: 'hint' }, `Events up to ${cursor}: ${events.join(', ')}`),
+    el('p', { className: 'hint' }, `Delivered up to event ${cursor}. Types: ${events.join(', ')}`),
     state !== 'delivering' && enabling(webhook, status), status);
 }
 

@@ -114,7 +114,7 @@ async function loaded(page, navigation) {
   await Promise.all([navigation, Promise.race([attached, other])]);
 }
 
-const card = (page, { tool, index }) => page.locator(`section[aria-label^="Tool call ${tool}"]`).nth(index);
+const card = (page, { tool, index = 0 }) => page.locator(`section[aria-label^="Tool call ${tool}"]`).nth(index);
 const button = (within, name) => within.getByRole('button', { name, exact: true });
 
 const inTab = {

@@ -3,7 +3,7 @@
 use crate::checks::{Records, Violation};
 use crate::clock::micros;
 use crate::http;
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::mix::LEASE;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Surface};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -39,7 +39,7 @@ pub(crate) struct LedgerLine {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Hit {
+pub(crate) struct FailpointHit {
     pub(crate) at: i64,
     pub(crate) pid: u32,
     /// The failpoint with its side, such as `after:tool.started`.

@@ -1,6 +1,6 @@
 //! The rules of all providers for a conversation (`/chat/completions`), checked before the model answers.
 
-use crate::json::At;
+use crate::json::JsonPointer;
 use serde_json::Value;
 use std::collections::HashSet;
 

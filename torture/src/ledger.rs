@@ -92,7 +92,7 @@ pub struct Execution {
 
 /// A line with the fields that all lines have.
 #[derive(Serialize)]
-struct Dated<'a> {
+struct DatedLine<'a> {
     #[serde(flatten)]
     line: &'a Line<'a>,
     /// Microseconds since 1970 by the clock of the machine, which the database uses too.
@@ -183,7 +183,7 @@ fn append(mut file: &File, text: &[u8]) -> std::io::Result<()> {
 }
 
 fn text(line: &Line<'_>) -> serde_json::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(&Dated { line, at: machine_micros(), pid: std::process::id() })?;
+    let mut text = serde_json::to_vec(&DatedLine { line, at: machine_micros(), pid: std::process::id() })?;
     text.push(b'\n');
     Ok(text)
 }

@@ -35,7 +35,7 @@ use clap::Parser;
 use holdpoint_torture::http;
 use mix::Db;
 use progress::Progress;
-use run::{Outcome, Settings, Until};
+use run::{HarmEnd, Outcome, Settings};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
     }
     if cli.gentle {
         settings.mix = mix::Mix::nothing();
-        settings.until = Until::Time;
+        settings.until = HarmEnd::Time;
     }
     if cli.mutate {
         let all_caught = Box::pin(mutate::mutate(&settings, cli.bug.as_deref(), folder.path())).await;

@@ -43,7 +43,7 @@ pub(crate) const POINTS: [&str; 21] = [
 
 /// The kinds of harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Harming {
+pub(crate) enum Harm {
     Kill,
     Pause,
     /// `kill -9` of a remote tool.
@@ -62,7 +62,7 @@ pub(crate) enum Harming {
 /// The frequencies of the kinds of harm.
 #[derive(Debug, Clone)]
 pub(crate) struct Mix {
-    pub(crate) weights: Vec<(Harming, u32)>,
+    pub(crate) weights: Vec<(Harm, u32)>,
     /// The mean time between two deeds.
     pub(crate) mean: Duration,
     /// The percentage of starts with additional faults.
@@ -76,7 +76,7 @@ pub(crate) struct Mix {
 impl Mix {
     /// Returns a mix of all kinds of harm for a database.
     pub(crate) fn everything(db: Db) -> Self {
-        use Harming::*;
+        use Harm::*;
         let weights = match db {
             Db::Sqlite => {
                 vec![(Kill, 42), (Pause, 13), (KillRemote, 12), (PauseRemote, 6), (Deploy, 9), (Lock, 22)]

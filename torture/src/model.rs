@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::history;
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::plan::{self, Plan};
 use crate::random::Random;
 use crate::record::{Book, ModelRequest};

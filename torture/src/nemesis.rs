@@ -3,8 +3,8 @@
 
 use crate::clock::Micros;
 use crate::files::{self, LedgerLine};
-use crate::mix::{Harming, LEASE, Mix};
-use crate::proxy::Harm;
+use crate::mix::{Harm, LEASE, Mix};
+use crate::proxy::ConnectionHarm;
 use crate::random::Random;
 use crate::record::{Deed, DeedKind};
 use crate::world::{OWN, REMOTE, RemoteCommand, ReplicaCommand, World};
@@ -57,8 +57,11 @@ pub(crate) async fn run(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>
         let replicas = u64::try_from(world.replicas.len()).unwrap_or(1);
         let replica = usize::try_from(random.between(0, replicas)).unwrap_or_default();
         let number = random.between(0, 1 << 40);
-        let act =
-            Act { world: world.clone(), replica, random: Random::of(world.shared.seed, ("deed", number)) };
+        let act = HarmAction {
+            world: world.clone(),
+            replica,
+            random: Random::of(world.shared.seed, ("deed", number)),
+        };
         // Two deeds at once would leave the only server no time to work.
         let alone = replicas == 1;
         started.spawn(act.execute(harming));
@@ -72,50 +75,50 @@ pub(crate) async fn run(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>
     Ok(())
 }
 
-struct Act {
+struct HarmAction {
     world: Arc<World>,
     replica: usize,
     random: Random,
 }
 
-impl Act {
-    async fn execute(mut self, harming: Harming) -> Result<()> {
+impl HarmAction {
+    async fn execute(mut self, harming: Harm) -> Result<()> {
         let lease = u64::try_from(LEASE.as_millis())?;
         let at = self.world.shared.clock.now();
         match harming {
-            Harming::Kill => {
+            Harm::Kill => {
                 self.aim();
                 self.command(ReplicaCommand::Kill).await;
             }
-            Harming::Pause => {
+            Harm::Pause => {
                 self.aim();
                 let time = self.random.millis(lease * 3 / 2, lease * 3);
                 self.command(ReplicaCommand::Pause(time)).await;
             }
-            Harming::KillRemote => self.command_remote(RemoteCommand::Kill),
-            Harming::PauseRemote => {
+            Harm::KillRemote => self.command_remote(RemoteCommand::Kill),
+            Harm::PauseRemote => {
                 let time = self.random.millis(lease * 3 / 2, lease * 2);
                 self.command_remote(RemoteCommand::Pause(time));
             }
-            Harming::Deploy => {
+            Harm::Deploy => {
                 let build = self.build();
                 self.command(ReplicaCommand::Deploy(build)).await;
             }
-            Harming::Outage => {
+            Harm::Outage => {
                 let time = self.random.millis(0, 3000);
                 self.world.outage(time).await?;
                 self.deed(at, DeedKind::Outage, format!("{} ms", time.as_millis()));
             }
-            Harming::CutAll => self.harm(at, Harm::CutAll),
-            Harming::CutBeforeCommit => self.harm(at, Harm::CutBeforeCommit),
-            Harming::CutAfterCommit => self.harm(at, Harm::CutAfterCommit),
-            Harming::SwallowAfterCommit => self.harm(at, Harm::SwallowAfterCommit),
-            Harming::Delay => {
-                self.harm(at, Harm::Delay(self.random.clone().millis(50, 400)));
+            Harm::CutAll => self.harm(at, ConnectionHarm::CutAll),
+            Harm::CutBeforeCommit => self.harm(at, ConnectionHarm::CutBeforeCommit),
+            Harm::CutAfterCommit => self.harm(at, ConnectionHarm::CutAfterCommit),
+            Harm::SwallowAfterCommit => self.harm(at, ConnectionHarm::SwallowAfterCommit),
+            Harm::Delay => {
+                self.harm(at, ConnectionHarm::Delay(self.random.clone().millis(50, 400)));
                 sleep(self.random.millis(500, 2500)).await;
-                self.harm(at, Harm::Delay(Duration::ZERO));
+                self.harm(at, ConnectionHarm::Delay(Duration::ZERO));
             }
-            Harming::Lock => {
+            Harm::Lock => {
                 let rows = self.world.rows().await?;
                 // The deed is skipped if another writer holds the lock.
                 if rows.execute_unprepared("BEGIN IMMEDIATE").await.is_err() {
@@ -183,7 +186,7 @@ impl Act {
         build
     }
 
-    fn harm(&self, at: Micros, harm: Harm) {
+    fn harm(&self, at: Micros, harm: ConnectionHarm) {
         if let Some(proxy) = self.world.proxies.get(self.replica) {
             proxy.harm(harm);
             self.deed(at, DeedKind::Cut, format!("{harm:?}"));

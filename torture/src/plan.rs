@@ -1,6 +1,6 @@
 //! The plan of the model's calls. The user's message contains the plan, so that the model needs no memory.
 
-use crate::json::At;
+use crate::json::JsonPointer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ const COMMIT: &[u8] = b"COMMIT\0";
 
 /// The kinds of harm to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Harm {
+pub(crate) enum ConnectionHarm {
     /// Cuts all current connections, by RST.
     CutAll,
     /// Cuts the next connection with a commit, before the proxy forwards the commit.
@@ -31,7 +31,7 @@ pub(crate) enum Harm {
     Delay(Duration),
 }
 
-impl Harm {
+impl ConnectionHarm {
     fn is_at_a_commit(self) -> bool {
         matches!(self, Self::CutBeforeCommit | Self::CutAfterCommit | Self::SwallowAfterCommit)
     }
@@ -40,7 +40,7 @@ impl Harm {
 #[derive(Debug, Default)]
 struct State {
     /// The harm at the next commit.
-    armed: Mutex<Option<Harm>>,
+    armed: Mutex<Option<ConnectionHarm>>,
     delay: Mutex<Duration>,
     /// The number of commits without a delivered answer.
     unknown: AtomicU64,
@@ -81,10 +81,10 @@ impl Proxy {
     }
 
     /// Does harm, now or at the next commit.
-    pub(crate) fn harm(&self, harm: Harm) {
+    pub(crate) fn harm(&self, harm: ConnectionHarm) {
         match harm {
-            Harm::CutAll => self.cuts.send_modify(|count| *count += 1),
-            Harm::Delay(time) => *self.state.delay.lock() = time,
+            ConnectionHarm::CutAll => self.cuts.send_modify(|count| *count += 1),
+            ConnectionHarm::Delay(time) => *self.state.delay.lock() = time,
             at_commit => *self.state.armed.lock() = Some(at_commit),
         }
     }
@@ -146,14 +146,14 @@ async fn relay(
                     None => to_server.write_all(sent).await?,
                     Some(harm) => {
                         state.cut.fetch_add(1, Ordering::Relaxed);
-                        if harm == Harm::CutBeforeCommit {
+                        if harm == ConnectionHarm::CutBeforeCommit {
                             return Ok(());
                         }
                         to_server.write_all(sent).await?;
                         // The server answers after the commit is done.
                         let _answer = from_server.read(&mut response).await?;
                         state.unknown.fetch_add(1, Ordering::Relaxed);
-                        if harm == Harm::SwallowAfterCommit {
+                        if harm == ConnectionHarm::SwallowAfterCommit {
                             // Both ends of the connection stay open.
                             std::future::pending::<()>().await;
                         }
@@ -173,7 +173,7 @@ async fn relay(
 }
 
 /// Takes the harm for the next commit, if the sent bytes contain a commit.
-fn take_harm(state: &State, sent: &[u8]) -> Option<Harm> {
+fn take_harm(state: &State, sent: &[u8]) -> Option<ConnectionHarm> {
     let mut armed = state.armed.lock();
     let commits = sent.windows(COMMIT.len()).any(|window| window == COMMIT);
     armed.take_if(|harm| harm.is_at_a_commit() && commits)
@@ -216,7 +216,7 @@ mod tests {
     async fn a_commit_is_made_and_its_answer_is_lost_once() {
         let (address, received, _serving) = server().await;
         let proxy = Proxy::to(address).await.unwrap();
-        proxy.harm(Harm::CutAfterCommit);
+        proxy.harm(ConnectionHarm::CutAfterCommit);
         assert_eq!(send(&proxy, b"SELECT 1\0").await.unwrap(), b"done");
         assert!(send(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
         assert_eq!(received.lock().as_slice(), b"SELECT 1\0Q\0\0\0\x0bCOMMIT\0");
@@ -228,7 +228,7 @@ mod tests {
     async fn a_commit_that_is_cut_before_is_never_received() {
         let (address, received, _serving) = server().await;
         let proxy = Proxy::to(address).await.unwrap();
-        proxy.harm(Harm::CutBeforeCommit);
+        proxy.harm(ConnectionHarm::CutBeforeCommit);
         assert!(send(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
         assert!(received.lock().is_empty());
         assert_eq!(proxy.harmed(), (0, 1));

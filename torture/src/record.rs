@@ -1,7 +1,7 @@
 //! The records of a run: all requests, answers and deeds, in one book.
 
 use crate::clock::Micros;
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::stream::{Dialect, StreamContent};
 use parking_lot::Mutex;
 use serde_json::Value;

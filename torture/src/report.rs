@@ -3,7 +3,7 @@
 use crate::checks::{Records, Violation, threads};
 use crate::clock::Micros;
 use crate::figures::{self, Figures};
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::record::DeedKind;
 use crate::world::REMOTE;
 use std::collections::BTreeMap;

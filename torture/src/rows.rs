@@ -1,6 +1,6 @@
 //! The rows of the database, read directly and not through a server.
 
-use crate::json::At;
+use crate::json::JsonPointer;
 use anyhow::{Context, Result};
 use sea_orm::{ConnectionTrait, DatabaseConnection, FromQueryResult, JsonValue, Statement};
 use serde::Deserialize;

@@ -49,12 +49,12 @@ pub(crate) struct Settings {
     /// Whether the guards of the database are dropped.
     pub(crate) unguarded: bool,
     /// The end of the harm.
-    pub(crate) until: Until,
+    pub(crate) until: HarmEnd,
 }
 
 /// The condition that ends the harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum HarmEnd {
     Time,
     /// The time of the settings, and longer if a slow machine has not reached the minimum of `gates`.
     Seen,
@@ -93,7 +93,7 @@ impl Settings {
             },
             mix: Mix::everything(db),
             unguarded: false,
-            until: Until::Seen,
+            until: HarmEnd::Seen,
         }
     }
 }
@@ -141,12 +141,12 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
         let watch = async {
             while Instant::now() < until {
                 progress.tick(until.saturating_duration_since(Instant::now()), &load);
-                if matches!(settings.until, Until::Calls(enough) if load.held_call_count() >= enough) {
+                if matches!(settings.until, HarmEnd::Calls(enough) if load.held_call_count() >= enough) {
                     break;
                 }
                 sleep(Duration::from_millis(500)).await;
             }
-            if settings.until == Until::Seen {
+            if settings.until == HarmEnd::Seen {
                 wait_for_minimum(settings, world, &load, progress).await;
             }
         };

@@ -1,6 +1,6 @@
 //! The facts in a stream. Only complete lines count, wherever the stream was cut.
 
-use crate::json::At;
+use crate::json::JsonPointer;
 use serde_json::Value;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! It depends on next to nothing, because a fresh machine builds it before anything else can start.
 
 mod bench;
+mod bugs;
 mod clients;
 mod docs;
 mod features;

@@ -27,12 +27,12 @@ struct Shard {
 }
 
 /// The shard that runs first, alone: a slip costs seconds and not a build.
-const FIRST: Shard = Shard { name: "quick", steps: &["fmt", "layout", "docs", "bugs"] };
+const FIRST: Shard = Shard { name: "quick", steps: &["fmt", "layout", "docs"] };
 
 /// The shards that follow, in the order of their starts. The two suites are apart: each needs more than one core, and
 /// what is between them mostly waits for a time to be over.
 const OTHERS: [Shard; 5] = [
-    Shard { name: "lints", steps: &["clippy", "features", "doc", "kubernetes", "deny"] },
+    Shard { name: "lints", steps: &["clippy", "bugs", "features", "doc", "kubernetes", "deny"] },
     Shard { name: "sqlite", steps: &["test-only"] },
     Shard { name: "faults", steps: &["torture", "fuzz"] },
     Shard { name: "clients", steps: &["schemathesis", "clients"] },

@@ -9,7 +9,9 @@ use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
 use crate::programs::{FROM_OUTSIDE, PROGRAMS, WITH_ALL};
-use crate::{clients, docs, features, layout, no_more_arguments, schemathesis, suite, tooling, torture};
+use crate::{
+    bugs, clients, docs, features, layout, no_more_arguments, schemathesis, suite, tooling, torture,
+};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -40,8 +42,8 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "bugs",
         command: "bugs",
-        summary: "the planted bugs of the torture run apply to the code",
-        action: torture::bugs,
+        summary: "the planted bugs of the torture run apply to the code, and compile",
+        action: bugs::check,
     },
     Step { name: "clippy", command: "clippy", summary: "clippy, warnings denied", action: clippy },
     Step {

@@ -12,7 +12,7 @@ const SLOWEST: usize = 10;
 
 /// A test, and how many seconds it took.
 #[derive(Debug, Clone, PartialEq)]
-struct Timed {
+struct TimedTest {
     seconds: f64,
     name: String,
 }
@@ -53,17 +53,17 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// The test that this line of output is about: `test some::name ... ok <0.123s>`.
-fn timed(line: &str) -> Option<Timed> {
+fn timed(line: &str) -> Option<TimedTest> {
     let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (_, time) = outcome.rsplit_once(" <")?;
     let seconds = time.strip_suffix("s>")?.parse().ok()?;
-    Some(Timed { seconds, name: name.to_owned() })
+    Some(TimedTest { seconds, name: name.to_owned() })
 }
 
-fn slowest(mut tests: Vec<Timed>) -> String {
+fn slowest(mut tests: Vec<TimedTest>) -> String {
     tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let mut table = format!("\nthe slowest of {} tests, in seconds:\n", tests.len());
-    for Timed { seconds, name } in tests.iter().take(SLOWEST) {
+    for TimedTest { seconds, name } in tests.iter().take(SLOWEST) {
         table.push_str(&format!("{seconds:>8.1}  {name}\n"));
     }
     table
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_test_is_read_from_its_line_and_of_no_other() {
-        let test = Timed { seconds: 0.123, name: "a::b".to_owned() };
+        let test = TimedTest { seconds: 0.123, name: "a::b".to_owned() };
         assert_eq!(timed("test a::b ... ok <0.123s>"), Some(test));
         for line in ["test a::b ... ok", "running 3 tests", "test result: ok. 3 passed; finished in 0.5s", ""]
         {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_ten_slowest_are_listed_the_slowest_first() {
-        let tests = (0..20_u8).map(|n| Timed { seconds: f64::from(n), name: format!("t{n}") }).collect();
+        let tests = (0..20_u8).map(|n| TimedTest { seconds: f64::from(n), name: format!("t{n}") }).collect();
         let table = slowest(tests);
         let lines: Vec<&str> = table.lines().skip(1).collect();
         assert_eq!(lines[0], "the slowest of 20 tests, in seconds:");

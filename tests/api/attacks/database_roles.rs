@@ -1,6 +1,6 @@
 //! I: the database role that serves does not own the schema.
 
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::{Cluster, Embedded, JsonFields, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
@@ -162,7 +162,7 @@ async fn a_sign_in_is_made_renewed_and_deleted(app: &Embedded) {
 
 /// An MCP server changes a tool, adds one and removes it.
 async fn definitions_of_an_mcp_server_are_recorded_and_accepted(app_url: &str) {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let app = Box::pin(Embedded::with(|config| {
         config.database.url = app_url.into();
         config.mcp = vec![steered.entry("s", &json!({}))];

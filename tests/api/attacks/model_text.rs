@@ -4,7 +4,7 @@
 use super::{everything, held_echo, last_request, operations, with_echo};
 use holdpoint::llm::{FinishReason, ModelEvent, ModelMessage};
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
-use holdpoint_testkit::{BadServer, Embedded, JsonFields, Reply, ScriptedAnswer, call};
+use holdpoint_testkit::{BadServer, Embedded, JsonFields, RawResponse, ScriptedAnswer, call};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -30,7 +30,7 @@ async fn f2_half_a_character_is_never_streamed() {
     ] {
         let stream = ScriptedAnswer::on(CHAT).words(&["before ", "FIRST", "SECOND"]).end().text();
         let stream = stream.replace("FIRST", halves[0]).replace("SECOND", halves[1]);
-        upstream.then(Reply::sends(CHAT, [stream]));
+        upstream.then(RawResponse::sends(CHAT, [stream]));
         let thread = app.client.thread().await;
         let turn = app.client.send_message(&thread, "go").await;
         assert_eq!(turn.text(), read, "{}", turn.raw);

@@ -3,7 +3,8 @@
 use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, operations};
 use futures::future::join_all;
 use holdpoint_testkit::{
-    Answer, Client, Deployment, Embedded, JsonFields, Leave, Leaver, call, empty_postgres, eventually,
+    Answer, Client, Deployment, DisconnectKind, Embedded, JsonFields, Leaver, call, empty_postgres,
+    eventually,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ const MANY: usize = 100;
 
 /// Asserts that all successful answers report the same outcome and that at most one of them made the
 /// decision. Returns the number of successful answers.
-fn assert_same_outcome(answers: &[Answered], outcome: &Value) -> usize {
+fn assert_same_outcome(answers: &[RetriedAnswer], outcome: &Value) -> usize {
     let same: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 200).collect();
     assert!(same.iter().all(|(answer, _)| answer.body == *outcome), "{same:#?}");
     let fresh = same.iter().filter(|(answer, _)| answer.header("idempotent-replayed").is_none()).count();
@@ -27,9 +28,9 @@ fn assert_same_outcome(answers: &[Answered], outcome: &Value) -> usize {
 }
 
 /// An answer and its number of attempts: a 503 from a busy server means that a retry is safe.
-type Answered = (Answer, usize);
+type RetriedAnswer = (Answer, usize);
 
-async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) -> Vec<Answered> {
+async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) -> Vec<RetriedAnswer> {
     let deciders = (0..MANY).map(|n| {
         let client = clients[n % clients.len()];
         let yes = yes(n);
@@ -77,7 +78,7 @@ async fn b2_fifty_approvals_and_fifty_rejections_at_once_have_one_winner() {
 }
 
 /// Asserts that half of the deciders get the outcome and the other half a conflict that names the decision.
-fn one_won(answers: &[Answered], call: &Value) {
+fn one_won(answers: &[RetriedAnswer], call: &Value) {
     let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
     assert_eq!(won.body["state"], call["state"]);
     assert_eq!(assert_same_outcome(answers, &won.body), MANY / 2);
@@ -309,14 +310,16 @@ async fn b18_decisions_acknowledged_in_a_connection_storm_survive_a_crash() {
     }
     let storm = async {
         for batch in 0..STORM / 50 {
-            let opened =
-                (0..50).map(|n| {
-                    let (client, body) =
-                        (&client, json!({ "id": format!("storm-{batch}-{n}"), "content": "hello" }));
-                    async move {
-                        Leaver::sends(client, Leave::Rst, "/qa/chat_streamed", &body).await.leaves().await
-                    }
-                });
+            let opened = (0..50).map(|n| {
+                let (client, body) =
+                    (&client, json!({ "id": format!("storm-{batch}-{n}"), "content": "hello" }));
+                async move {
+                    Leaver::sends(client, DisconnectKind::Rst, "/qa/chat_streamed", &body)
+                        .await
+                        .leaves()
+                        .await
+                }
+            });
             join_all(opened).await;
         }
     };

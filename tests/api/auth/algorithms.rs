@@ -1,7 +1,7 @@
 //! Tokens of issuers that differ: their algorithms, the claim of the audience, and the form of roles.
 
 use super::assert_unknown;
-use holdpoint_testkit::issuer::{Answers, Issuer};
+use holdpoint_testkit::issuer::{Issuer, KeysResponse};
 use holdpoint_testkit::token::{AUDIENCE, changed, claims, signed, with_tokens};
 use holdpoint_testkit::{Answer, Embedded, JsonFields};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn node(input: &Value) -> Value {
 #[tokio::test]
 async fn tokens_of_each_algorithm_are_checked_with_the_keys_of_the_issuer() {
     let made = node(&claims("acme", "ann", &[]));
-    let issuer = Issuer::start(Answers::Keys(made.list("keys").clone())).await;
+    let issuer = Issuer::start(KeysResponse::Keys(made.list("keys").clone())).await;
     let app = Embedded::with(issuer.trusted()).await;
     let asks = async |token: &str| app.client.with_token(token).get("/threads").await;
     for case in made.list("tokens") {

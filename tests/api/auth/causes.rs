@@ -1,9 +1,9 @@
 //! The cause of a 401, as a fixed text in `www-authenticate` and in the log.
 
 use super::{assert_no_credentials, assert_refused};
-use holdpoint_testkit::issuer::{Answers, Issuer, issued, public};
+use holdpoint_testkit::issuer::{Issuer, KeysResponse, issued, public};
 use holdpoint_testkit::token::{self, AUDIENCE, changed, claims, now, signed, with_tokens};
-use holdpoint_testkit::{Embedded, Watched};
+use holdpoint_testkit::{Embedded, WatchedServer};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn refused_claims() -> Vec<(Value, &'static str)> {
 #[tokio::test]
 async fn a_401_names_its_cause_in_its_header_and_in_the_log_and_never_the_token() {
     let settings = [("HOLDPOINT_LOG__LEVEL", "info"), ("HOLDPOINT_LOG__FORMAT", "json")];
-    let watched = Watched::start(&settings).await;
+    let watched = WatchedServer::start(&settings).await;
     let anonymous = &watched.server.client;
     let ann = || claims("acme", "ann", &[]);
     let hmac = |header: &Header, secret: &str| {
@@ -117,7 +117,7 @@ async fn a_401_names_its_cause_in_its_header_and_in_the_log_and_never_the_token(
 
 #[tokio::test]
 async fn a_401_reports_that_the_issuer_has_no_key_for_the_token() {
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let ann = claims("acme", "ann", &[]);
     let answer = app.client.with_token(&issued("b", 1, "acme", "ann")).get("/threads").await;

@@ -3,7 +3,7 @@
 use super::assert_unknown;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use holdpoint_testkit::issuer::{self, Answers, Issuer, header, issued, private, public};
+use holdpoint_testkit::issuer::{self, Issuer, KeysResponse, header, issued, private, public};
 use holdpoint_testkit::token::{self, claims, with_tokens};
 use holdpoint_testkit::{Client, Embedded, JsonFields};
 use jsonwebtoken::jwk::Jwk;
@@ -30,7 +30,7 @@ async fn assert_refused(client: &Client, token: &str, what: &str) {
 
 #[tokio::test]
 async fn d2_a_token_without_a_signature_is_refused() {
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let apps = [Embedded::with(with_tokens).await, Embedded::with(issuer.trusted()).await];
     let ann = claims("acme", "ann", &[]);
     for app in &apps {
@@ -75,7 +75,7 @@ async fn d2_only_the_algorithm_of_the_configured_mode_is_accepted() {
 
 #[tokio::test]
 async fn d3_a_token_signed_with_the_public_key_as_a_secret_is_refused() {
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let jwk = public("a", 1);
     let x = jwk.text("x");
@@ -95,7 +95,7 @@ async fn d3_a_token_signed_with_the_public_key_as_a_secret_is_refused() {
 async fn d3_a_published_symmetric_key_is_not_accepted() {
     let secret = b"a secret of thirty-two bytes, or more";
     let oct = json!({ "kty": "oct", "kid": "s", "k": URL_SAFE_NO_PAD.encode(secret) });
-    let issuer = Issuer::start(Answers::Keys(vec![oct, public("a", 1)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![oct, public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let header = Header { kid: Some("s".to_owned()), ..Header::new(Algorithm::HS256) };
     assert_refused(&app.client, &hmac(&header, secret), "a published secret").await;
@@ -103,8 +103,8 @@ async fn d3_a_published_symmetric_key_is_not_accepted() {
 
 #[tokio::test]
 async fn d3_a_key_location_in_a_token_is_ignored() {
-    let evil = Issuer::start(Answers::Keys(vec![public("e", 9)])).await;
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let evil = Issuer::start(KeysResponse::Keys(vec![public("e", 9)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let evil_jwk: Jwk = serde_json::from_value(public("a", 9)).unwrap();
     let url = Some(evil.url.clone());
@@ -126,7 +126,7 @@ async fn d3_a_key_location_in_a_token_is_ignored() {
 
 #[tokio::test]
 async fn d3_a_token_with_critical_parameters_or_another_type_is_refused() {
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let signed =
         |header: &Header| jsonwebtoken::encode(header, &claims("acme", "ann", &[]), &private(1)).unwrap();
@@ -148,14 +148,14 @@ async fn d3_a_token_with_critical_parameters_or_another_type_is_refused() {
 
 #[tokio::test]
 async fn a_token_must_name_its_key_if_the_issuer_has_several() {
-    let issuer = Issuer::start(Answers::Keys(vec![public("a", 1), public("b", 2)])).await;
+    let issuer = Issuer::start(KeysResponse::Keys(vec![public("a", 1), public("b", 2)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let nameless = |seed| {
         let header = Header::new(Algorithm::EdDSA);
         jsonwebtoken::encode(&header, &claims("acme", "ann", &[]), &private(seed)).unwrap()
     };
     assert_refused(&app.client, &nameless(1), "one of two").await;
-    let alone = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
+    let alone = Issuer::start(KeysResponse::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(alone.trusted()).await;
     app.client.with_token(&nameless(1)).get("/threads").await.has_status(200);
     assert_refused(&app.client, &nameless(2), "signed with another").await;

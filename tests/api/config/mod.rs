@@ -512,7 +512,7 @@ async fn on_sqlite_a_deleted_or_replaced_lock_file_lets_no_second_server_start()
             .current_dir(dir.path());
         let mut second = second.stderr(Stdio::piped()).spawn().unwrap();
         let ended = eventually("the second one ends", async || second.try_wait().unwrap());
-        let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
         if ended.is_err() {
             second.kill().unwrap();
         }

@@ -7,8 +7,8 @@
 use holdpoint::config::{Config, Webhook, WebhookBody};
 use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use holdpoint_testkit::{
-    Cost, Deployment, Embedded, Logged, Process, Proxy, Purpose, Rows, Scene, Transactions, call, eventually,
-    postgres, probes,
+    Cost, Deployment, Embedded, Process, Proxy, Purpose, Rows, Scene, StatementLog, Transactions, call,
+    eventually, postgres, probes,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -56,14 +56,14 @@ const fn on_sqlite(statements: usize) -> Cost {
 }
 
 /// A server on SQLite whose statements are logged.
-pub(crate) struct OnSqlite {
+pub(crate) struct LoggedServer {
     deployment: Deployment,
     pub(crate) server: Process,
-    log: Logged,
+    log: StatementLog,
     pub(crate) rows: Rows,
 }
 
-impl OnSqlite {
+impl LoggedServer {
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         let deployment = Deployment::on_sqlite();
         let settings =
@@ -93,13 +93,13 @@ impl OnSqlite {
 }
 
 /// A server whose transactions are recorded.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedServer {
     pub(crate) app: Embedded,
     proxy: Proxy,
     pub(crate) rows: Rows,
 }
 
-impl Recorded {
+impl RecordedServer {
     pub(crate) async fn start(change: impl FnOnce(&mut holdpoint::config::Config)) -> Self {
         let url = postgres().await;
         let (proxy, through) = Proxy::before(&url).await;
@@ -147,7 +147,7 @@ fn assert_within(parts: &[(&str, Cost, Vec<Transactions>)]) {
 
 #[tokio::test]
 async fn on_postgres_a_turn_in_a_new_thread_is_within_its_budget() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let mut tries = Vec::new();
     for n in 0..TRIES {
         server.app.scene.answers("Hello.");
@@ -161,7 +161,7 @@ async fn on_postgres_a_turn_in_a_new_thread_is_within_its_budget() {
 
 #[tokio::test]
 async fn on_postgres_the_parts_of_a_round_with_a_decision_are_within_their_budgets() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let client = &server.app.client;
     let (mut holds, mut decisions, mut continuations, mut rounds) = (vec![], vec![], vec![], vec![]);
     for n in 0..TRIES {
@@ -199,7 +199,7 @@ fn three_steps(scene: &Scene) {
 
 #[tokio::test]
 async fn on_postgres_a_turn_reads_the_history_once_and_then_a_step_at_a_time() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let thread = server.app.client.thread().await;
     server.app.scene.answers("Hello.");
     server.app.client.send_message(&thread, "hello").await;
@@ -222,7 +222,7 @@ async fn on_postgres_a_turn_reads_the_history_once_and_then_a_step_at_a_time() {
 
 #[tokio::test]
 async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decision_and_continuation() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let client = &server.app.client;
     let mut posts = Vec::new();
     for n in 0..TRIES {
@@ -243,7 +243,7 @@ async fn on_postgres_a_decision_in_the_post_of_a_page_costs_no_more_than_decisio
 
 #[tokio::test]
 async fn on_postgres_the_resumer_looks_for_runs_less_often_than_calls_end() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let client = &server.app.client;
     let thread = client.thread().await;
     let notes: Vec<_> = (0..20).map(|n| n.to_string()).collect();
@@ -264,7 +264,7 @@ async fn on_postgres_the_resumer_looks_for_runs_less_often_than_calls_end() {
 
 #[tokio::test]
 async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_their_budgets() {
-    let mut sqlite = OnSqlite::start(&[]).await;
+    let mut sqlite = LoggedServer::start(&[]).await;
     sqlite.deployment.release();
     let client = sqlite.server.client.clone();
     let (mut turns, mut holds, mut decisions, mut continuations, mut rounds) =
@@ -300,7 +300,7 @@ async fn on_sqlite_the_parts_of_a_round_with_a_decision_are_within_their_budgets
 
 #[tokio::test]
 async fn on_postgres_renewals_of_leases_are_within_their_budget() {
-    let server = Recorded::start(|config| config.approval.lease = Duration::from_millis(600)).await;
+    let server = RecordedServer::start(|config| config.approval.lease = Duration::from_secs(3)).await;
     let renewals = async |update: &'static str| {
         server.proxy.recording.take();
         let renewals = async || {
@@ -339,7 +339,7 @@ async fn on_postgres_renewals_of_leases_are_within_their_budget() {
 
 #[tokio::test]
 async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
-    let sqlite = OnSqlite::start(&[("HOLDPOINT_APPROVAL__LEASE", "600ms")]).await;
+    let sqlite = LoggedServer::start(&[("HOLDPOINT_APPROVAL__LEASE", "3s")]).await;
     let client = &sqlite.server.client;
     let pending = client.turn_by_id(&posted("held", "transfer 1")).await.pending();
     let renewals = async |update: &str| {
@@ -370,7 +370,7 @@ async fn on_sqlite_renewals_of_leases_are_within_the_same_budget() {
 
 #[tokio::test]
 async fn on_postgres_the_requests_of_a_worker_are_within_their_budgets() {
-    let mut server = Recorded::start(|_| {}).await;
+    let mut server = RecordedServer::start(|_| {}).await;
     let mut tools = probes(&server.app.ledger);
     holdpoint_testkit::workers::add_worker_tools(&mut tools, Duration::from_secs(60));
     server.app = server.app.redeploy_with(tools, |config| config.approval.wait = Duration::ZERO).await;
@@ -425,7 +425,7 @@ async fn on_postgres_an_idle_server_with_webhooks_executes_no_more_statements() 
 }
 
 async fn idle_on_postgres(change: impl FnOnce(&mut Config)) {
-    let server = Recorded::start(change).await;
+    let server = RecordedServer::start(change).await;
     // The start is over when the first sweep looks for work.
     let sweeps = async || {
         let so_far = server.proxy.recording.so_far().with(Purpose::Look);
@@ -444,7 +444,7 @@ async fn idle_on_postgres(change: impl FnOnce(&mut Config)) {
 
 #[tokio::test]
 async fn on_sqlite_an_idle_server_executes_few_statements() {
-    let mut sqlite = OnSqlite::start(&[]).await;
+    let mut sqlite = LoggedServer::start(&[]).await;
     // The start is over when the first sweep looks for work.
     let sweeps = async || {
         let so_far = sqlite.log.so_far()?.with(Purpose::Look);

@@ -1,7 +1,8 @@
 //! An acknowledged change is on the disk of Postgres, whatever the settings of the role or the database.
 
 use holdpoint_testkit::{
-    Cluster, Deployment, Embedded, Ended, Process, Rows, Synced, empty_postgres, eventually, holdpoint,
+    Cluster, Deployment, DiskSync, Embedded, EndedCommand, Process, Rows, empty_postgres, eventually,
+    holdpoint,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -46,7 +47,7 @@ async fn on_postgres_every_writing_transaction_commits_synchronously() {
         rows.change(NOTE_SCHEMA).await.unwrap();
         // A running server locks its tables in another order than the statement that adds the triggers.
         let dir = tempfile::tempdir().unwrap();
-        Ended::of(holdpoint(dir.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
+        EndedCommand::of(holdpoint(dir.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
         rows.change(NOTE_ROWS).await.unwrap();
         let app = Embedded::with(|config| config.database.url = url.into()).await;
         let (thread, id) = app.held("pay", "10").await;
@@ -139,5 +140,5 @@ async fn on_postgres_the_server_warns_about_settings_that_lose_commits_in_a_cras
     rows.change("ALTER SYSTEM SET full_page_writes = off").await.unwrap();
     rows.change("SELECT pg_reload_conf()").await.unwrap();
     assert_eq!(warned_of(&unsafe_cluster).await, ["fsync", "full_page_writes"]);
-    assert_eq!(warned_of(&Cluster::start_with(Synced::Yes)).await, Vec::<String>::new());
+    assert_eq!(warned_of(&Cluster::start_with(DiskSync::Yes)).await, Vec::<String>::new());
 }

@@ -1,6 +1,6 @@
 //! A thread of 2,000 messages: what a turn costs there, with and without a window.
 
-use crate::database::budgets::{OnSqlite, Recorded};
+use crate::database::budgets::{LoggedServer, RecordedServer};
 use holdpoint_testkit::{Client, Rows, Transactions};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ async fn turn(client: &Client, thread: &str, n: usize) -> Duration {
 }
 
 async fn costs_on_postgres(what: &str, limit: Option<u64>, is_long: bool) -> usize {
-    let server = Recorded::start(|config| {
+    let server = RecordedServer::start(|config| {
         config.limits.thread_messages = 1_000_000;
         config.model.context_tokens = limit;
     })
@@ -94,7 +94,7 @@ async fn costs_on_sqlite(what: &str, limit: Option<u64>, is_long: bool) -> usize
     let limit = limit.map(|limit| limit.to_string());
     let mut settings = vec![("HOLDPOINT_LIMITS__THREAD_MESSAGES", "1000000")];
     settings.extend(limit.as_deref().map(|limit| ("HOLDPOINT_MODEL__CONTEXT_TOKENS", limit)));
-    let mut server = OnSqlite::start(&settings).await;
+    let mut server = LoggedServer::start(&settings).await;
     let client = server.server.client.clone();
     let thread = client.thread().await;
     turn(&client, &thread, 0).await;

@@ -12,14 +12,14 @@ const RECEIVED: usize = 60;
 const RATIO: i64 = 10;
 
 /// Clients for two users, and the thread of a held call of `pay` that belongs to `alice`.
-struct Held {
+struct HeldThread {
     alice: Client,
     nobody: Client,
     thread: String,
 }
 
 /// Inserts the events of a held call among many events of another user of the same tenant.
-async fn crowd(app: &Embedded) -> Held {
+async fn crowd(app: &Embedded) -> HeldThread {
     let nobody = app.client.clone();
     let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
     let thread = alice.thread().await;
@@ -42,7 +42,7 @@ async fn crowd(app: &Embedded) -> Held {
     assert_eq!(app.rows.change(&fill).await, Ok(u64::try_from(OTHERS * RECEIVED).unwrap()));
     let last = format!("UPDATE event_sequence SET last = {}", OTHERS * RECEIVED + 4);
     assert_eq!(app.rows.change(&last).await, Ok(1));
-    Held { alice, nobody, thread }
+    HeldThread { alice, nobody, thread }
 }
 
 async fn all_numbered(rows: &Rows) {
@@ -64,7 +64,7 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         config.database.url = url.into();
     })
     .await;
-    let Held { alice, nobody, thread } = crowd(&app).await;
+    let HeldThread { alice, nobody, thread } = crowd(&app).await;
     assert!(app.rows.change("ANALYZE").await.is_ok());
     let own: Vec<i64> = (1..=RECEIVED).map(|n| i64::try_from(n * OTHERS + 4).unwrap()).collect();
     let operator = nobody.as_user("acme", "olga", &["operator"]);
@@ -101,7 +101,7 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
 #[tokio::test]
 async fn a_reader_of_few_among_many_events_gets_all_of_its_own_and_then_new_ones() {
     let app = Embedded::with(office).await;
-    let Held { alice, nobody, thread } = crowd(&app).await;
+    let HeldThread { alice, nobody, thread } = crowd(&app).await;
     let approver = nobody.as_user("acme", "carol", &["chief"]);
     let operator = nobody.as_user("acme", "olga", &["operator"]);
     let mut streams = Vec::new();

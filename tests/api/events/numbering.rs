@@ -10,12 +10,12 @@ const PASS: i64 = 1000;
 /// The run of the events that the dead process left.
 const RUN: &str = "0190a5b0-0000-7000-8000-000000000000";
 
-/// Writes events of this thread and run without numbers, as a process that dies at this moment leaves them.
+/// Writes events of this thread without numbers, as a process that dies at this moment leaves them.
 /// The second connection keeps a transaction open that locks the last event.
-async fn leave_behind(rows: &Rows, lock: &Rows, (thread, run): (&str, &str), many: i64) {
+async fn leave_behind(rows: &Rows, lock: &Rows, thread: &str, many: i64) {
     let insert = format!(
         "INSERT INTO events (event_id, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id, data)
-            SELECT 'left-' || n, 'run.resumed', n, 'user:local', 'default', 'local', '{thread}', '{thread}', '{run}',
+            SELECT 'left-' || n, 'run.resumed', n, 'user:local', 'default', 'local', '{thread}', '{thread}', '{RUN}',
             '{{}}' FROM generate_series(1, {many}) AS n ORDER BY n"
     );
     // No numbering pass starts until all events exist and the last one is locked.
@@ -39,7 +39,7 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
     let mut stream = Sse::open(&app.client, "/events").await;
     let elsewhere = app.client.thread().await;
     let lock = Rows::open(&url).await;
-    leave_behind(&app.rows, &lock, (&elsewhere, RUN), PASS + 1).await;
+    leave_behind(&app.rows, &lock, &elsewhere, PASS + 1).await;
 
     let received = stream.take(usize::try_from(PASS).unwrap()).await;
     assert_eq!(seqs(&received), (3..PASS + 3).collect::<Vec<i64>>());
@@ -57,7 +57,7 @@ async fn on_postgres_the_events_of_a_thread_are_numbered_in_the_order_in_which_t
     let thread = app.client.thread().await;
     let lock = Rows::open(&url).await;
     let many = 3 * PASS + 7;
-    leave_behind(&app.rows, &lock, (&thread, RUN), many).await;
+    leave_behind(&app.rows, &lock, &thread, many).await;
     app.rows.change("ROLLBACK").await.unwrap();
     let mut stream = Sse::open(&app.client, "/events?after=0").await;
     let received = stream.take(usize::try_from(many).unwrap()).await;

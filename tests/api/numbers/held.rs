@@ -2,7 +2,7 @@
 
 use super::{allow, call_of, calls, held, server};
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
-use holdpoint_testkit::{JsonFields, Watched};
+use holdpoint_testkit::{JsonFields, WatchedServer};
 use serde_json::{Value, json};
 
 /// The result of an invalid call, as the model reads it.
@@ -100,7 +100,7 @@ async fn the_rule_of_a_tool_overrides_the_rule_of_the_server() {
 #[tokio::test]
 async fn the_server_warns_at_start_of_tools_that_ask_and_take_64_bit_integers() {
     for (settings, warned) in [(&[][..], true), (&[("HOLDPOINT_APPROVAL__EXACT_NUMBERS", "allow")], false)] {
-        let printed = Watched::start(settings).await.finish();
+        let printed = WatchedServer::start(settings).await.finish();
         let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let warnings: Vec<Value> = lines.filter(|line| line["tool"] == "count").collect();
         assert_eq!(warnings.len(), usize::from(warned), "{printed}");

@@ -106,7 +106,7 @@ async fn an_edit_needs_the_hash_of_its_preview_on_every_route() {
 #[tokio::test]
 async fn a_preview_that_changed_since_it_was_shown_makes_the_edit_stale() {
     let world = World::that_reports(WORDS);
-    let app = server(&world, |config| config.tools.preview_timeout = Duration::from_millis(100)).await;
+    let app = server(&world, |config| config.tools.preview_timeout = Duration::from_secs(1)).await;
     let (_, id) = app.held("wipe", "10").await;
     let shown = preview_hash(&app.client, &id, "11").await;
     for says in [

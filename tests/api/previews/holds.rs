@@ -107,7 +107,7 @@ async fn an_approval_with_the_hash_runs_the_call_and_one_with_the_hash_of_anothe
 #[tokio::test]
 async fn a_preview_that_fails_is_shown_as_failed_and_the_call_is_held_all_the_same() {
     let world = World::that_reports("");
-    let app = server(&world, |config| config.tools.preview_timeout = Duration::from_millis(100)).await;
+    let app = server(&world, |config| config.tools.preview_timeout = Duration::from_secs(1)).await;
     for (n, (says, why)) in [
         (Preview::Fails("no such\nfolder".to_owned()), "no such\nfolder"),
         (Preview::Fails("a\u{202e}b".to_owned()), "a\\u{202e}b"),

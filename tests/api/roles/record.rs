@@ -7,19 +7,19 @@ use holdpoint_testkit::{Embedded, call};
 use serde_json::{Value, json};
 
 /// A tool that returns the user on whose behalf it runs.
-struct Whose<const ASKS: bool>;
+struct WhoseTool<const ASKS: bool>;
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoInputs {}
 
-impl<const ASKS: bool> Tool for Whose<ASKS> {
+impl<const ASKS: bool> Tool for WhoseTool<ASKS> {
     const NAME: &'static str = if ASKS { "whose_after_all" } else { "whose" };
     const DESCRIPTION: &'static str = "A probe.";
     const HIL: bool = ASKS;
-    type Input = Nothing;
+    type Input = NoInputs;
     type Output = Value;
 
-    async fn execute(&self, _input: Nothing, permit: Permit<Self>) -> Result<Value, ToolError> {
+    async fn execute(&self, _input: NoInputs, permit: Permit<Self>) -> Result<Value, ToolError> {
         let requester = permit.requester();
         Ok(json!([requester.tenant_id(), requester.user_id()]))
     }
@@ -27,8 +27,8 @@ impl<const ASKS: bool> Tool for Whose<ASKS> {
 
 fn whose() -> ToolRegistry {
     let mut tools = ToolRegistry::new();
-    tools.register(Whose::<false>).unwrap();
-    tools.register(Whose::<true>).unwrap();
+    tools.register(WhoseTool::<false>).unwrap();
+    tools.register(WhoseTool::<true>).unwrap();
     tools
 }
 

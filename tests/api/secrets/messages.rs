@@ -3,11 +3,12 @@
 use super::{MASK, assert_hidden, held, server};
 use holdpoint::config::{Notify, WebhookBody};
 use holdpoint_testkit::webhooks::webhook;
-use holdpoint_testkit::{Does, RemoteTool, eventually};
+use holdpoint_testkit::{RemoteTool, ServiceAction, eventually};
 
 #[tokio::test]
 async fn webhooks_and_messages_to_other_services_have_masks() {
-    let (remote, dir) = (RemoteTool::start(Does::answers(200, "")).await, tempfile::tempdir().unwrap());
+    let (remote, dir) =
+        (RemoteTool::start(ServiceAction::answers(200, "")).await, tempfile::tempdir().unwrap());
     let secret = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
     let mut hook = webhook("hook", &format!("{}/hook", remote.base), dir.path(), &secret);
     hook.body = WebhookBody::Full;

@@ -1,6 +1,6 @@
 //! Unreadable rows, as an earlier version or a manual edit leaves them.
 
-use holdpoint_testkit::{Embedded, JsonFields, Rows, Socket, Sse, Watched};
+use holdpoint_testkit::{Embedded, JsonFields, Rows, Socket, Sse, WatchedServer};
 use serde_json::{Value, json};
 
 /// One level deeper than the server reads.
@@ -251,7 +251,7 @@ async fn an_open_feed_continues_after_an_unreadable_row() {
 #[tokio::test]
 async fn an_unreadable_row_is_logged_as_an_error_with_its_ids() {
     let settings = [("HOLDPOINT_LOG__FORMAT", "json"), ("HOLDPOINT_LOG__LEVEL", "info")];
-    let watched = Watched::start(&settings).await;
+    let watched = WatchedServer::start(&settings).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     let thread = ann.thread().await;
     let turn = ann.send_message(&thread, "call pay 1").await;

@@ -4,7 +4,7 @@
 use futures::future::join_all;
 use holdpoint::config::Config;
 use holdpoint_testkit::{
-    Client, Cluster, JsonFields, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token,
+    Client, Cluster, JsonFields, MODEL_KEY, Rows, Socket, WatchedServer, postgres_if_chosen, sqlite, token,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -224,7 +224,7 @@ async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
         ("HOLDPOINT_LOG__FORMAT", "json"),
         ("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"),
     ];
-    let watched = Watched::start_on(dir, database.clone(), &loud).await;
+    let watched = WatchedServer::start_on(dir, database.clone(), &loud).await;
     let bearer = token::token("acme", "ann", &[]);
     let prober = Prober::of(watched.server.client.with_token(&bearer));
 

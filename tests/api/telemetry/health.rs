@@ -1,6 +1,6 @@
 //! Probes for orchestrators and log lines for operators.
 
-use holdpoint_testkit::{Embedded, JsonFields, Watched, token};
+use holdpoint_testkit::{Embedded, JsonFields, WatchedServer, token};
 use serde_json::Value;
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn on_postgres_a_server_without_its_database_is_live_and_not_ready() {
 /// Has one turn fail and one call panic. Returns all log lines.
 async fn logged(format: &str) -> (String, String) {
     let settings = [("HOLDPOINT_LOG__FORMAT", format), ("HOLDPOINT_LOG__LEVEL", "info")];
-    let watched = Watched::start(&settings).await;
+    let watched = WatchedServer::start(&settings).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     let thread = ann.thread().await;
     let request = ann.http.post(ann.url(&format!("/qa/chat_streamed/{thread}")));
@@ -88,7 +88,7 @@ async fn text_log_lines_are_one_per_event_whatever_the_provider_returns() {
 #[tokio::test]
 async fn the_level_of_a_span_counts_for_the_lines_within_it() {
     let settings = [("HOLDPOINT_LOG__FORMAT", "json"), ("HOLDPOINT_LOG__LEVEL", "warn,[request]=info")];
-    let watched = Watched::start(&settings).await;
+    let watched = WatchedServer::start(&settings).await;
     watched.server.client.as_user("acme", "ann", &[]).get("/tools").await.has_status(200);
     let printed = watched.finish();
     assert!(printed.contains(r#""message":"answered""#), "{printed}");

@@ -2,7 +2,7 @@
 
 use holdpoint::llm::ModelEvent;
 use holdpoint_testkit::{
-    Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token,
+    Client, DisconnectKind, Embedded, Leaver, Process, call, eventually, postgres_if_chosen, token,
 };
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -127,7 +127,7 @@ async fn requests_are_counted_by_route_and_no_client_value_is_a_label() {
 #[tokio::test]
 async fn a_request_whose_client_disconnected_is_counted_when_it_completes() {
     let app = Embedded::start().await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let (_, id) = app.held("wait_for_me", &format!("{how:?}")).await;
         let decision = json!({ "toolCallId": id, "isValidated": true });
         let client = Leaver::sends(&app.client, how, "/qa/validate_tool", &decision).await;

@@ -1,6 +1,6 @@
 //! Traces, as a collector receives them.
 
-use holdpoint_testkit::Watched;
+use holdpoint_testkit::WatchedServer;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -84,7 +84,8 @@ fn hex(id: &[u8]) -> String {
 async fn a_request_with_its_turn_model_calls_and_tools_continues_the_callers_trace() {
     let (collector, endpoint) = Collector::start().await;
     let watched =
-        Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &endpoint), ("HOLDPOINT_LOG__LEVEL", "off")]).await;
+        WatchedServer::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &endpoint), ("HOLDPOINT_LOG__LEVEL", "off")])
+            .await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     let thread = ann.thread().await;
     let request = ann.http.post(ann.url(&format!("/qa/chat_streamed/{thread}")));
@@ -138,7 +139,7 @@ async fn an_unresponsive_collector_is_logged_and_does_not_block_shutdown() {
     let nobody = format!("http://{}", taken.local_addr().unwrap());
     // The listener accepts connections and never answers. A released port could be reused by another test.
     std::thread::spawn(move || taken.incoming().for_each(drop));
-    let watched = Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &nobody)]).await;
+    let watched = WatchedServer::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &nobody)]).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     ann.thread().await;
     let started = std::time::Instant::now();

@@ -74,12 +74,12 @@ async fn both_read(app: &Embedded, thread: &str) -> [Response; 3] {
 }
 
 /// A stream that is read chunk by chunk.
-struct Reading {
+struct StreamReader {
     response: Response,
     read: Vec<u8>,
 }
 
-impl Reading {
+impl StreamReader {
     fn of(response: Response) -> Self {
         Self { response, read: Vec::new() }
     }
@@ -197,7 +197,7 @@ async fn on_postgres_text_is_tailed_at_another_process_while_it_is_streamed() {
     one.scene.then(text.into_iter().chain([end(FinishReason::Stop)]).collect());
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
-    let mut early = Reading::of(reads(&other, &thread, PageProtocol::Ui("ui-v6")).await);
+    let mut early = StreamReader::of(reads(&other, &thread, PageProtocol::Ui("ui-v6")).await);
     gate.add_permits(3);
     early.until("Half ").await;
     gate.add_permits(1);
@@ -229,7 +229,7 @@ async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (both_read(&one, &thread).await, both_read(&other, &thread).await);
     // The end of the first call is emitted while the second runs.
-    let mut early = Reading::of(reads(&other, &thread, PageProtocol::DataV1).await);
+    let mut early = StreamReader::of(reads(&other, &thread, PageProtocol::DataV1).await);
     early.until("\"seen\":\"1\"").await;
     let read = early.so_far();
     assert!(!read.contains("dawdled") && !read.contains("\n8:"), "{read}");
@@ -316,7 +316,7 @@ async fn on_postgres_failures_and_cancellations_are_tailed_at_another_process() 
         let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
         let there = both_read(&other, &thread).await;
         gate.add_permits(4);
-        Reading::of(reads(&other, &thread, PageProtocol::DataV1).await).until(" an answer").await;
+        StreamReader::of(reads(&other, &thread, PageProtocol::DataV1).await).until(" an answer").await;
         if breaks {
             gate.add_permits(1);
         } else {
@@ -355,7 +355,7 @@ async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_comp
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let pages =
         futures::future::join_all((0..15).map(|_| reads(&other, &thread, PageProtocol::DataV1))).await;
-    let mut early = Reading::of(reads(&other, &thread, PageProtocol::DataV1).await);
+    let mut early = StreamReader::of(reads(&other, &thread, PageProtocol::DataV1).await);
     for (permits, until) in [(1000, "\u{20ac}"), (1000, "1500 "), (1001, "2999 ")] {
         gate.add_permits(permits);
         early.until(until).await;
@@ -375,7 +375,7 @@ async fn on_postgres_a_subscriber_receives_an_error_when_the_process_dies() {
     let thread = lives.client.thread().await;
     let first = dies.client.begin(&thread, &json!({ "content": "think" })).await;
     let path = lives.client.url(&format!("/qa/chat_streamed/{thread}/stream"));
-    let mut page = Reading::of(lives.client.http.get(path).send().await.unwrap());
+    let mut page = StreamReader::of(lives.client.http.get(path).send().await.unwrap());
     page.until("Half an ").await;
     dies.kill();
     drop(first);

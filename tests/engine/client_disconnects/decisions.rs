@@ -1,7 +1,7 @@
 //! Clients that disconnect during a decision.
 
 use super::{HALF_DECIDED, a_while, all_is_whole, in_rounds};
-use holdpoint_testkit::{Answer, Embedded, Leave, Leaver, call, eventually};
+use holdpoint_testkit::{Answer, DisconnectKind, Embedded, Leaver, call, eventually};
 use serde_json::{Value, json};
 
 const PATH: &str = "/qa/validate_tool";
@@ -20,7 +20,7 @@ fn stored(answer: &Answer) -> (u16, bool, &str) {
 async fn a_decision_with_a_truncated_body_decides_nothing() {
     let app = Embedded::start().await;
     let mut left = Vec::new();
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let (thread, id) = app.held("pay", &format!("{how:?}")).await;
         let client = Leaver::sends_half(&app.client, how, PATH, &decision(&id, false)).await;
         left.push((how, thread, id, client.leaves().await));
@@ -33,8 +33,8 @@ async fn a_decision_with_a_truncated_body_decides_nothing() {
         app.scene.answers("Paid.");
         assert_eq!(app.client.resume(&thread).await.text(), "Paid.", "{how:?}");
     }
-    assert_eq!(app.rows.count("decisions").await, i64::try_from(Leave::ALL.len()).unwrap());
-    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")));
+    assert_eq!(app.rows.count("decisions").await, i64::try_from(DisconnectKind::ALL.len()).unwrap());
+    assert_eq!(app.ledger.lines(), DisconnectKind::ALL.map(|how| format!("pay {how:?}")));
     all_is_whole(&app).await;
 }
 
@@ -85,7 +85,7 @@ async fn a_decider_that_disconnects_at_any_moment_has_decided_wholly_or_not_at_a
 #[tokio::test]
 async fn a_tool_keeps_running_when_its_decider_disconnects() {
     let app = Embedded::start().await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let (thread, id) = app.held("wait_for_me", &format!("{how:?}")).await;
         let client = Leaver::sends(&app.client, how, PATH, &decision(&id, true)).await;
         app.ledger.wait_started().await;
@@ -97,14 +97,14 @@ async fn a_tool_keeps_running_when_its_decider_disconnects() {
         app.scene.answers("Waited.");
         assert_eq!(app.client.resume(&thread).await.text(), "Waited.", "{how:?}");
     }
-    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("wait_for_me {how:?}")));
+    assert_eq!(app.ledger.lines(), DisconnectKind::ALL.map(|how| format!("wait_for_me {how:?}")));
     all_is_whole(&app).await;
 }
 
 #[tokio::test]
 async fn an_outcome_is_kept_when_its_decider_disconnects_before_reading_it() {
     let app = Embedded::start().await;
-    for (how, yes) in Leave::ALL.into_iter().flat_map(|how| [(how, true), (how, false)]) {
+    for (how, yes) in DisconnectKind::ALL.into_iter().flat_map(|how| [(how, true), (how, false)]) {
         let note = format!("{how:?}");
         let (thread, id) = app.held("pay", &note).await;
         let state = if yes { "succeeded" } else { "rejected" };
@@ -119,6 +119,10 @@ async fn an_outcome_is_kept_when_its_decider_disconnects_before_reading_it() {
         app.scene.answers("I see.");
         assert_eq!(app.client.resume(&thread).await.text(), "I see.", "{how:?}");
     }
-    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")), "only where it was a yes");
+    assert_eq!(
+        app.ledger.lines(),
+        DisconnectKind::ALL.map(|how| format!("pay {how:?}")),
+        "only where it was a yes"
+    );
     all_is_whole(&app).await;
 }

@@ -4,7 +4,7 @@
 mod decisions;
 mod turns;
 
-use holdpoint_testkit::{Embedded, Leave, eventually};
+use holdpoint_testkit::{DisconnectKind, Embedded, eventually};
 use std::collections::HashSet;
 
 /// Held calls whose state, decision and event disagree. A single query reads all three at one moment.
@@ -32,8 +32,8 @@ const NOT_ONCE: &str = "tool_calls c WHERE state NOT IN ('pending', 'rejected') 
 const ROUNDS: usize = 8;
 
 /// Each way of disconnecting, round by round.
-fn in_rounds() -> impl Iterator<Item = (usize, Leave)> {
-    (0..ROUNDS).flat_map(|round| Leave::ALL.map(|how| (round, how)))
+fn in_rounds() -> impl Iterator<Item = (usize, DisconnectKind)> {
+    (0..ROUNDS).flat_map(|round| DisconnectKind::ALL.map(|how| (round, how)))
 }
 
 /// Lets the server run for a while, a little longer each round, so that the disconnect falls before, within

@@ -2,7 +2,7 @@
 
 use super::{ROUNDS, a_while, all_is_whole, in_rounds};
 use holdpoint::llm::{FinishReason, ModelEvent};
-use holdpoint_testkit::{Embedded, Leave, Leaver, eventually};
+use holdpoint_testkit::{DisconnectKind, Embedded, Leaver, eventually};
 use serde_json::{Value, json};
 
 fn path(thread: &str) -> String {
@@ -38,7 +38,7 @@ fn ran(app: &Embedded, note: &str) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The model is called; no byte of the answer has been read.
-    RecordedRequest,
+    ModelCalled,
     InWords,
     InArguments,
     InTool,
@@ -73,7 +73,7 @@ fn words_and_calls(note: &str) -> [ModelEvent; EVENTS] {
 async fn a_turn_continues_after_a_disconnect(phase: Phase) {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let note = format!("{how:?}");
         let thread = app.client.thread().await;
         app.scene.then(words_and_calls(&note).map(Ok).to_vec());
@@ -81,7 +81,7 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
 
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "pay" })).await;
         let (output, received) = match phase {
-            Phase::RecordedRequest => (0, None),
+            Phase::ModelCalled => (0, None),
             Phase::InWords => (1, Some("0:\"I will \"")),
             Phase::InArguments => (4, Some("c:{")),
             Phase::InTool => (EVENTS, Some("9:{")),
@@ -133,7 +133,7 @@ async fn a_turn_continues_after_a_disconnect(phase: Phase) {
 
 #[tokio::test]
 async fn a_turn_continues_when_its_client_disconnects_before_the_first_byte_of_the_answer() {
-    a_turn_continues_after_a_disconnect(Phase::RecordedRequest).await;
+    a_turn_continues_after_a_disconnect(Phase::ModelCalled).await;
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_turn_completes_when_its_client_disconnects_right_after_the_hold() {
 async fn a_text_only_turn_completes_without_its_client() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let thread = app.client.thread().await;
         app.scene.answers("Nobody hears this.").answers("Still here.");
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "hi" })).await;
@@ -183,7 +183,7 @@ async fn a_text_only_turn_completes_without_its_client() {
 async fn a_question_with_a_truncated_body_starts_no_turn() {
     let app = Embedded::start().await;
     let mut left = Vec::new();
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let thread = app.client.thread().await;
         let half = json!({ "content": "never mind" });
         let client = Leaver::sends_half(&app.client, how, &path(&thread), &half).await;
@@ -197,7 +197,7 @@ async fn a_question_with_a_truncated_body_starts_no_turn() {
         assert_eq!(app.client.questions(&thread).await, ["hi"], "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
     }
-    assert_eq!(app.scene.requests().len(), Leave::ALL.len());
+    assert_eq!(app.scene.requests().len(), DisconnectKind::ALL.len());
     all_is_whole(&app).await;
 }
 
@@ -220,7 +220,7 @@ async fn a_question_posted_again_after_a_disconnect_reaches_the_model_once() {
         assert_eq!(app.client.questions(&thread).await, ["hi"], "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
     }
-    assert_eq!(app.scene.requests().len(), ROUNDS * Leave::ALL.len());
+    assert_eq!(app.scene.requests().len(), ROUNDS * DisconnectKind::ALL.len());
     all_is_whole(&app).await;
 }
 
@@ -228,12 +228,12 @@ async fn a_question_posted_again_after_a_disconnect_reaches_the_model_once() {
 async fn a_continuation_completes_when_its_client_disconnects_before_the_outcome() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let note = format!("{how:?}");
         gate.add_permits(4);
         let (thread, id) = app.held("wait_for_me", &note).await;
         let yes = json!({ "toolCallId": id, "isValidated": true });
-        let mut decider = Leaver::sends(&app.client, Leave::Fin, "/qa/validate_tool", &yes).await;
+        let mut decider = Leaver::sends(&app.client, DisconnectKind::Fin, "/qa/validate_tool", &yes).await;
         app.ledger.wait_started().await;
         app.scene.answers("Waited.").answers("Still here.");
         let asked_before = app.scene.requests().len();

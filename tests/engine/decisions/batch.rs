@@ -4,7 +4,8 @@ use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{
-    Answer, Client, Cluster, Embedded, JsonFields, Leave, Leaver, call, eventually, postgres_if_chosen,
+    Answer, Client, Cluster, DisconnectKind, Embedded, JsonFields, Leaver, call, eventually,
+    postgres_if_chosen,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -349,7 +350,7 @@ async fn batches_over_the_same_calls_in_opposite_orders_do_not_deadlock() {
 #[tokio::test]
 async fn a_batch_is_decided_completely_when_its_client_disconnects() {
     let app = Embedded::start().await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let slow = app.held("wait_for_me", &format!("{how:?}")).await.1;
         let (_, ids) = held_together(&app, "pay", &numbered(6)).await;
         let mut decisions = vec![yes(&slow)];
@@ -364,7 +365,7 @@ async fn a_batch_is_decided_completely_when_its_client_disconnects() {
         app.ledger.release.add_permits(1);
         app.client.becomes(&slow, "succeeded").await;
     }
-    assert_eq!(app.ledger.lines().len(), 4 * Leave::ALL.len());
+    assert_eq!(app.ledger.lines().len(), 4 * DisconnectKind::ALL.len());
 }
 
 #[tokio::test]

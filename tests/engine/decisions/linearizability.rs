@@ -69,7 +69,7 @@ impl SeenVerdict {
 
 /// A state that a response showed, and the time between request and response.
 #[derive(Debug, Clone)]
-struct Seen {
+struct SeenState {
     requested: Instant,
     answered: Instant,
     word: SeenVerdict,
@@ -78,8 +78,8 @@ struct Seen {
 }
 
 /// Records a state that a response has just shown.
-fn seen(process: usize, route: &str, requested: Instant, word: SeenVerdict) -> Seen {
-    Seen { requested, answered: Instant::now(), word, by: format!("{route} at {process}") }
+fn seen(process: usize, route: &str, requested: Instant, word: SeenVerdict) -> SeenState {
+    SeenState { requested, answered: Instant::now(), word, by: format!("{route} at {process}") }
 }
 
 /// The verdicts that the deciders send.
@@ -137,7 +137,7 @@ async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static st
 }
 
 /// Decides one call in every way at every process concurrently, while readers poll it at every process.
-async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> Vec<Seen> {
+async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> Vec<SeenState> {
     let over = AtomicBool::new(false);
     let deciders = async {
         let all = (0..servers.len() * WAYS.len() * OF_EACH).map(|n| {

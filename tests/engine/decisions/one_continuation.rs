@@ -10,7 +10,7 @@ const ROUNDS: usize = 6;
 const WORDS: &str = "All told.";
 
 /// A thread with held calls, as two clients see it, each at its own server or both at the same one.
-struct Held<'a> {
+struct HeldThread<'a> {
     at: [&'a Embedded; 2],
     thread: String,
     message: String,
@@ -24,7 +24,7 @@ fn model_requests(at: [&Embedded; 2]) -> usize {
     one.scene.requests().len() + elsewhere
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldThread<'a> {
     /// Creates this many calls of `pay` in one step. The models of both servers have the same next answer.
     async fn of(at: [&'a Embedded; 2], round: usize, calls: usize) -> Self {
         let [one, other] = at;
@@ -110,7 +110,7 @@ async fn side_by_side() -> [Embedded; 2] {
 
 async fn two_pages_post_at_once(at: [&Embedded; 2]) {
     for round in 0..ROUNDS {
-        let held = Held::of(at, round, 1).await;
+        let held = HeldThread::of(at, round, 1).await;
         held.approves(round % 2, &held.calls[0]).await;
         let turns = tokio::join!(held.posts(0), held.posts(1), held.posts(0), held.posts(1));
         let turns: [Turn; 4] = turns.into();
@@ -134,7 +134,7 @@ async fn on_postgres_concurrent_posts_to_two_processes_have_one_continuation() {
 
 async fn one_posts_and_one_mounts(at: [&Embedded; 2]) {
     for round in 0..ROUNDS {
-        let held = Held::of(at, round, 1).await;
+        let held = HeldThread::of(at, round, 1).await;
         held.approves(1, &held.calls[0]).await;
         let (posted, mounted) = if round % 2 == 0 {
             tokio::join!(held.posts(0), held.mounts(1))
@@ -163,7 +163,7 @@ async fn on_postgres_a_posting_page_and_a_mounting_page_at_two_processes_have_on
 
 async fn the_last_two_holds_are_decided_at_once(at: [&Embedded; 2]) {
     for round in 0..ROUNDS {
-        let held = Held::of(at, round, 3).await;
+        let held = HeldThread::of(at, round, 3).await;
         held.approves(0, &held.calls[2]).await;
         let half = held.posts(1).await;
         assert_eq!(half.pending(), held.calls[..2], "what is not decided is asked again");
@@ -200,7 +200,7 @@ async fn on_postgres_the_last_holds_of_a_run_decided_at_two_processes_have_one_c
 
 async fn the_last_hold_is_decided_twice(at: [&Embedded; 2]) {
     for round in 0..ROUNDS {
-        let held = Held::of(at, round, 1).await;
+        let held = HeldThread::of(at, round, 1).await;
         let id = &held.calls[0];
         let by_hand = async {
             held.approves(0, id).await;

@@ -28,7 +28,7 @@ const OPEN_TO_APPROVERS: [Surface; 5] =
     [Surface::Validate, Surface::Batch, Surface::Run, Surface::Session, Surface::Socket];
 
 /// A held call with its thread, run and message.
-struct Held {
+struct HeldCall {
     thread: String,
     run: String,
     message: String,
@@ -36,26 +36,26 @@ struct Held {
 }
 
 /// The result of a request: the status, and the error code if it is an error.
-type Answered = (u64, String);
+type StatusAndCode = (u64, String);
 
-fn refused(status: u64, code: &str) -> Answered {
+fn refused(status: u64, code: &str) -> StatusAndCode {
     (status, code.to_owned())
 }
 
 /// The result of an answer with its own status.
-fn answered(answer: &Answer) -> Answered {
+fn answered(answer: &Answer) -> StatusAndCode {
     (u64::from(answer.status), answer.code().to_owned())
 }
 
 /// The result of a decision within another response.
-fn within(status: &Value, body: &Value) -> Answered {
+fn within(status: &Value, body: &Value) -> StatusAndCode {
     (status.as_u64().unwrap(), body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
 impl Surface {
     /// Sends this verdict as this client. Returns the result.
-    async fn sends_verdict(self, client: &Client, held: &Held, yes: bool) -> Answered {
-        let Held { thread, run, message, call } = held;
+    async fn sends_verdict(self, client: &Client, held: &HeldCall, yes: bool) -> StatusAndCode {
+        let HeldCall { thread, run, message, call } = held;
         let decision = json!({ "toolCallId": call, "isValidated": yes });
         match self {
             Self::Validate => answered(&client.validate(&decision).await),
@@ -120,18 +120,18 @@ fn rules(config: &mut Config) {
 }
 
 /// A held call and another one of another tool beside it, so that the run waits whatever becomes of the first.
-async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
+async fn held(app: &Embedded, user: &Client, tool: &str) -> HeldCall {
     let thread = user.thread().await;
     let call = |id: &str, tool: &str| call(id, tool, &json!({ "note": id }));
     app.scene.calls(&[call("one", tool), call("two", "break")]);
     let call = user.send_message(&thread, "pay twice").await.pending()[0].clone();
     let now = user.call(&call).await;
     let part_of = |of: &str| now[of].as_str().unwrap().to_owned();
-    Held { run: part_of("run_id"), message: part_of("message_id"), thread, call }
+    HeldCall { run: part_of("run_id"), message: part_of("message_id"), thread, call }
 }
 
 /// The state of the call in the rows, and whether an approval is recorded.
-async fn stored_state(app: &Embedded, held: &Held) -> (String, bool) {
+async fn stored_state(app: &Embedded, held: &HeldCall) -> (String, bool) {
     let id = &held.call;
     let state = format!("SELECT state FROM tool_calls WHERE tool_call_id = '{id}'");
     let yes = format!("SELECT verdict FROM decisions WHERE tool_call_id = '{id}' AND verdict = 'approve'");
@@ -187,7 +187,7 @@ impl Obstacle {
     }
 
     /// Creates the obstacle for this call. Returns the client that tries to approve the call.
-    async fn arrange(self, app: &Embedded, alice: &Client, held: &Held) -> Client {
+    async fn arrange(self, app: &Embedded, alice: &Client, held: &HeldCall) -> Client {
         let nobody = &app.client;
         match self {
             Self::Nobody => return nobody.clone(),
@@ -220,7 +220,7 @@ impl Obstacle {
     }
 
     /// The expected result of the approval.
-    fn answer(self, surface: Surface) -> Answered {
+    fn answer(self, surface: Surface) -> StatusAndCode {
         match (self, surface) {
             (Self::Nobody, _) => refused(401, "unauthenticated"),
             (Self::OtherUser | Self::WrongRole | Self::OtherTenant | Self::ThreadDeleted, _) => {
@@ -300,7 +300,7 @@ async fn a10_a_call_is_decided_only_through_its_own_run_session_or_thread() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let (one, other) = (held(&app, &alice, "pay").await, held(&app, &alice, "pay").await);
-    let crossed = Held {
+    let crossed = HeldCall {
         thread: other.thread.clone(),
         run: other.run.clone(),
         message: other.message.clone(),

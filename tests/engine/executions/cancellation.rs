@@ -147,7 +147,7 @@ async fn a_tool_that_times_out_is_signalled_to_stop() {
 
 #[tokio::test]
 async fn a_tool_whose_lease_is_lost_is_signalled_to_stop() {
-    let app = with_cancellable_tools(|config| config.approval.lease = Duration::from_millis(600)).await;
+    let app = with_cancellable_tools(|config| config.approval.lease = Duration::from_secs(3)).await;
     let (_, id) = app.held("heed", "done").await;
     let lose = format!(
         "UPDATE tool_calls SET state = 'interrupted', lease_until = NULL, result = 'lost', finished_at = created_at

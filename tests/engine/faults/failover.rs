@@ -24,7 +24,7 @@ const ANSWERS: usize = 5;
 const LEASE: Duration = Duration::from_secs(15);
 
 /// A held call.
-struct Held {
+struct HeldCall {
     id: String,
     note: String,
     /// The verdict that its decider will send.
@@ -33,25 +33,25 @@ struct Held {
 
 /// Has the model of this server call tools in one thread. The tools are at work until the primary is dead. Of the
 /// decisions two of three are approvals, and all of them without the replication.
-async fn held(app: &Embedded, thread: usize, count: usize) -> Vec<Held> {
+async fn held(app: &Embedded, thread: usize, count: usize) -> Vec<HeldCall> {
     let notes: Vec<_> = (0..count).map(|n| format!("{thread}-{n}")).collect();
     let calls = notes.iter().map(|note| call(note, "wait_for_me", &json!({ "note": note })));
     app.scene.calls(&calls.collect::<Vec<_>>());
     let ids = app.client.send_message(&app.client.thread().await, "pay all").await.pending();
     assert_eq!(ids.len(), count);
     let held = ids.into_iter().zip(notes).enumerate();
-    held.map(|(n, (id, note))| Held { id, note, yes: WITHOUT.contains(&thread) || n % 3 != 2 }).collect()
+    held.map(|(n, (id, note))| HeldCall { id, note, yes: WITHOUT.contains(&thread) || n % 3 != 2 }).collect()
 }
 
 /// The way of a decision to its acknowledgement.
-struct Decided<'a> {
-    call: &'a Held,
+struct AcknowledgedDecision<'a> {
+    call: &'a HeldCall,
     /// The number of attempts without an answer about the decision.
     failures: usize,
 }
 
 /// Sends a decision until it is acknowledged.
-async fn decide<'a>(client: &Client, call: &'a Held) -> Decided<'a> {
+async fn decide<'a>(client: &Client, call: &'a HeldCall) -> AcknowledgedDecision<'a> {
     let body = json!({ "toolCallId": call.id, "isValidated": call.yes });
     let mut failures = 0;
     let acknowledged = async || {
@@ -66,7 +66,7 @@ async fn decide<'a>(client: &Client, call: &'a Held) -> Decided<'a> {
         }
     };
     eventually("the decision is acknowledged", acknowledged).await;
-    Decided { call, failures }
+    AcknowledgedDecision { call, failures }
 }
 
 #[tokio::test]
@@ -139,10 +139,10 @@ async fn on_postgres_no_acknowledged_decision_is_lost_and_nothing_runs_twice_whe
     assert_eq!(stored.len(), THREADS * CALLS + undecided.len(), "at most one decision each");
     let stored: HashMap<&str, &Value> = stored.iter().map(|row| (row.text("tool_call_id"), row)).collect();
     let effects: Vec<_> = apps.iter().flat_map(|app| app.ledger.lines()).collect();
-    let ran = |call: &Held| {
+    let ran = |call: &HeldCall| {
         effects.iter().filter(|line| line.split_once(' ').is_some_and(|(_, note)| note == call.note)).count()
     };
-    for Decided { call, .. } in decided {
+    for AcknowledgedDecision { call, .. } in decided {
         let (row, ran) = (stored[call.id.as_str()], ran(call));
         assert_eq!(row["verdict"], if call.yes { "approve" } else { "reject" }, "{row}");
         match row.text("state") {

@@ -2,7 +2,7 @@
 //! decision stays.
 
 use super::assert_unavailable;
-use holdpoint_testkit::{Cluster, Commit, Embedded, Proxy, Rows, eventually, postgres};
+use holdpoint_testkit::{Cluster, CommitFate, Embedded, Proxy, Rows, eventually, postgres};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -161,7 +161,7 @@ async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succe
     let (_, id) = app.held("pay", "10").await;
     let thread = app.client.thread().await;
     // The connection for chats is silent for longer than a request waits for one.
-    proxy.strike("run.started", Commit::MadeInSilence);
+    proxy.strike("run.started", CommitFate::MadeInSilence);
     app.scene.answers("Not read.");
     let meanwhile = async {
         eventually("the connection is silent", async || proxy.has_struck().then_some(())).await;

@@ -4,7 +4,7 @@
 use super::{assert_unavailable, question};
 use holdpoint::config::Config;
 use holdpoint_testkit::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use holdpoint_testkit::{Commit, Embedded, JsonFields, Proxy, Rows, UNKNOWN, call, eventually, postgres};
+use holdpoint_testkit::{CommitFate, Embedded, JsonFields, Proxy, Rows, UNKNOWN, call, eventually, postgres};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ const DECIDED_AND_RUN: [&str; 5] =
     ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
 
 /// The commit of an approval that claims nothing meets this fault.
-async fn a_decision_is_asked_again(commit: Commit) {
+async fn a_decision_is_asked_again(commit: CommitFate) {
     let deployment = Deployment::new().await;
     let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
@@ -90,7 +90,7 @@ async fn a_decision_is_asked_again(commit: Commit) {
     assert_unavailable(&app.client.approve(&id).await);
     deployment.assert_struck();
     deployment.rows.allow_claims().await;
-    let made = commit != Commit::Lost;
+    let made = commit != CommitFate::Lost;
     assert_eq!(deployment.state(&id).await, if made { "approved" } else { "pending" });
     assert_eq!(app.ledger.lines(), Vec::<String>::new(), "a call whose decision is in doubt does not run");
 
@@ -109,22 +109,22 @@ async fn a_decision_is_asked_again(commit: Commit) {
 
 #[tokio::test]
 async fn on_postgres_a_decision_with_a_lost_commit_response_is_replayed_and_runs_once() {
-    a_decision_is_asked_again(Commit::Made).await;
+    a_decision_is_asked_again(CommitFate::Made).await;
 }
 
 #[tokio::test]
 async fn on_postgres_a_decision_with_a_silent_commit_is_replayed_and_runs_once() {
-    a_decision_is_asked_again(Commit::MadeInSilence).await;
+    a_decision_is_asked_again(CommitFate::MadeInSilence).await;
 }
 
 #[tokio::test]
 async fn on_postgres_a_decision_whose_commit_is_lost_is_made_by_the_retry() {
-    a_decision_is_asked_again(Commit::Lost).await;
+    a_decision_is_asked_again(CommitFate::Lost).await;
 }
 
 /// The commit of a claim meets this fault: alone, or together with the approval. The tool still runs once, and
 /// the rows record one attempt.
-async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
+async fn a_claim_is_looked_up(commit: CommitFate, alone: bool) {
     let deployment = Deployment::with(|config| config.approval.lease = Duration::from_secs(20)).await;
     let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
@@ -157,22 +157,22 @@ async fn a_claim_is_looked_up(commit: Commit, alone: bool) {
 
 #[tokio::test]
 async fn on_postgres_a_claim_with_a_lost_commit_response_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::Made, true).await;
+    a_claim_is_looked_up(CommitFate::Made, true).await;
 }
 
 #[tokio::test]
 async fn on_postgres_a_claim_with_a_silent_commit_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::MadeInSilence, true).await;
+    a_claim_is_looked_up(CommitFate::MadeInSilence, true).await;
 }
 
 #[tokio::test]
 async fn on_postgres_an_approval_with_a_lost_commit_response_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::Made, false).await;
+    a_claim_is_looked_up(CommitFate::Made, false).await;
 }
 
 #[tokio::test]
 async fn on_postgres_an_approval_with_a_silent_commit_is_found_by_its_process_and_runs_once() {
-    a_claim_is_looked_up(Commit::MadeInSilence, false).await;
+    a_claim_is_looked_up(CommitFate::MadeInSilence, false).await;
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn on_postgres_an_approval_whose_commit_is_lost_with_its_claim_is_made_by_
     let deployment = Deployment::new().await;
     let app = &deployment.app;
     let (thread, id) = app.held("pay", "10").await;
-    deployment.proxy.strike("tool.started", Commit::Lost);
+    deployment.proxy.strike("tool.started", CommitFate::Lost);
     assert_unavailable(&app.client.approve(&id).await);
     deployment.assert_struck();
     assert_eq!(deployment.state(&id).await, "pending");
@@ -201,7 +201,7 @@ async fn on_postgres_a_call_cancelled_while_its_claim_is_in_doubt_does_not_run()
     let deployment = Deployment::with(|config| config.approval.lease = Duration::from_secs(20)).await;
     let app = &deployment.app;
     let (_, id) = app.held("pay", "10").await;
-    deployment.proxy.strike("tool.started", Commit::MadeInSilence);
+    deployment.proxy.strike("tool.started", CommitFate::MadeInSilence);
     let cancel = async {
         let claimed = async || (deployment.state(&id).await == "executing").then_some(());
         eventually("the claim is made", claimed).await;
@@ -227,7 +227,7 @@ async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_cl
     deployment.rows.forbid_claims().await;
     app.client.approve(&id).await.has_status(202);
     deployment.unclaimed(&id).await;
-    deployment.proxy.strike("tool.started", Commit::Lost);
+    deployment.proxy.strike("tool.started", CommitFate::Lost);
     let approved = app.client.approve(&id).await;
     approved.has(202, "state", "executing");
     eventually("the claim is struck", async || deployment.proxy.has_struck().then_some(())).await;
@@ -248,7 +248,7 @@ async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_cl
 
 #[tokio::test]
 async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_reported() {
-    for commit in [Commit::Made, Commit::Lost] {
+    for commit in [CommitFate::Made, CommitFate::Lost] {
         let deployment = Deployment::new().await;
         let app = &deployment.app;
         let (thread, id) = app.held("pay", "10").await;
@@ -267,7 +267,7 @@ async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_rep
 /// The outcome of a call that is approved in the post of a page, and the resume of its run, are one commit.
 #[tokio::test]
 async fn on_postgres_an_outcome_whose_commit_with_the_resumed_run_is_in_doubt_is_written_once() {
-    for commit in [Commit::Made, Commit::Lost] {
+    for commit in [CommitFate::Made, CommitFate::Lost] {
         // The request has a second to store the outcome.
         let deployment = Deployment::swept(Duration::from_secs(3)).await;
         let app = &deployment.app;
@@ -308,7 +308,9 @@ async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
 async fn on_postgres_a_hold_whose_commit_is_in_doubt_is_stored_once_and_shown() {
     // The database is silent for longer than the shorter lease.
     let (long, short) = (Duration::from_secs(20), Duration::from_secs(3));
-    for (commit, lease) in [(Commit::Made, long), (Commit::Lost, long), (Commit::MadeInSilence, short)] {
+    for (commit, lease) in
+        [(CommitFate::Made, long), (CommitFate::Lost, long), (CommitFate::MadeInSilence, short)]
+    {
         let deployment = Deployment::with(|config| config.approval.lease = lease).await;
         let app = &deployment.app;
         let thread = app.client.thread().await;
@@ -337,7 +339,7 @@ async fn on_postgres_a_hold_beside_a_call_that_runs_whose_commit_is_lost_is_requ
     let thread = app.client.thread().await;
     let both = [call("l", "look", &json!({ "note": "1" })), call("a", "pay", &json!({ "note": "10" }))];
     app.scene.calls(&both);
-    deployment.proxy.strike("tool.requires_approval", Commit::Lost);
+    deployment.proxy.strike("tool.requires_approval", CommitFate::Lost);
     let broken = app.client.send_message(&thread, "pay").await;
     deployment.assert_struck();
     assert_eq!(broken.pending(), Vec::<String>::new(), "{}", broken.raw);
@@ -359,7 +361,7 @@ async fn on_postgres_a_complete_answer_with_a_lost_commit_response_is_delivered(
     let app = &deployment.app;
     let thread = app.client.thread().await;
     app.scene.answers("Good day.");
-    deployment.proxy.strike("Good day.", Commit::Made);
+    deployment.proxy.strike("Good day.", CommitFate::Made);
     let turn = app.client.send_message(&thread, "hello").await;
     deployment.assert_struck();
     assert_eq!(turn.text(), "Good day.");
@@ -376,7 +378,7 @@ async fn on_postgres_an_ungated_call_with_a_lost_commit_response_never_runs() {
     let app = &deployment.app;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
-    deployment.proxy.strike("tool.called", Commit::Made);
+    deployment.proxy.strike("tool.called", CommitFate::Made);
     let broken = app.client.send_message(&thread, "look").await;
     deployment.assert_struck();
     broken.failed_with("internal");
@@ -389,7 +391,7 @@ async fn on_postgres_an_ungated_call_with_a_lost_commit_response_never_runs() {
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
-async fn a_question_is_posted_again(commit: Commit) {
+async fn a_question_is_posted_again(commit: CommitFate) {
     let deployment = Deployment::swept(Duration::from_secs(1)).await;
     let app = &deployment.app;
     deployment.proxy.strike("run.started", commit);
@@ -399,7 +401,7 @@ async fn a_question_is_posted_again(commit: Commit) {
     // The request to the model leaves before the commit. Its answer is dropped.
     let early = app.scene.requests().len();
     assert!(early <= 1, "{early}");
-    let made = i64::from(commit == Commit::Made);
+    let made = i64::from(commit == CommitFate::Made);
     assert_eq!(deployment.rows.count("runs").await, made);
 
     // A run that no process executes is closed when its lease expires.
@@ -416,12 +418,12 @@ async fn a_question_is_posted_again(commit: Commit) {
 
 #[tokio::test]
 async fn on_postgres_a_question_with_a_lost_commit_response_is_stored_once_when_posted_again() {
-    a_question_is_posted_again(Commit::Made).await;
+    a_question_is_posted_again(CommitFate::Made).await;
 }
 
 #[tokio::test]
 async fn on_postgres_a_question_whose_commit_is_lost_is_accepted_when_posted_again() {
-    a_question_is_posted_again(Commit::Lost).await;
+    a_question_is_posted_again(CommitFate::Lost).await;
 }
 
 /// A request finds the run, whose commit is made, while the request that started it still waits for the response.
@@ -431,7 +433,7 @@ async fn on_postgres_a_stream_of_a_turn_whose_start_is_in_doubt_has_an_end() {
     let app = &deployment.app;
     let thread = app.client.thread().await;
     app.scene.answers("Hello.");
-    deployment.proxy.strike("run.started", Commit::MadeInSilence);
+    deployment.proxy.strike("run.started", CommitFate::MadeInSilence);
     let attached = async {
         let is_made = async || (deployment.rows.count("runs").await == 1).then_some(());
         eventually("the run is in the database", is_made).await;
@@ -446,7 +448,7 @@ async fn on_postgres_a_stream_of_a_turn_whose_start_is_in_doubt_has_an_end() {
 
 #[tokio::test]
 async fn on_postgres_the_end_of_a_turn_whose_commit_is_in_doubt_is_written_once_and_streamed() {
-    for commit in [Commit::Made, Commit::Lost] {
+    for commit in [CommitFate::Made, CommitFate::Lost] {
         let deployment = Deployment::new().await;
         let app = &deployment.app;
         let thread = app.client.thread().await;

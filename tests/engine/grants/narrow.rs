@@ -290,7 +290,7 @@ fn in_time(after: Duration) -> String {
 async fn a_grant_covers_no_call_after_its_time() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "0").await;
-    let text = in_time(Duration::from_millis(1500));
+    let text = in_time(Duration::from_secs(3));
     granted(&app.client, &first, &json!({ "inputs": "any", "until": text })).await;
     let at = |call: &Value| call.text("created_at").to_owned();
     let mut n = 0;

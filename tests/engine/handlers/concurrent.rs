@@ -4,7 +4,7 @@
 use super::{decided, office, pays, words};
 use holdpoint::handlers::{HandlerAnswer, Remember};
 use holdpoint_testkit::runs::{approve, events_of, last_words, run_becomes};
-use holdpoint_testkit::{Embedded, JsonFields, Leave, Leaver, call};
+use holdpoint_testkit::{DisconnectKind, Embedded, JsonFields, Leaver, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ async fn waiting_handlers_of_many_threads_hold_no_database_connection() {
 #[tokio::test]
 async fn a_client_disconnect_does_not_affect_the_handler() {
     let (app, questions) = office().await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let thread = app.client.thread().await;
         pays(&app, &["10"], "Paid.");
         let path = format!("/qa/chat_streamed/{thread}");

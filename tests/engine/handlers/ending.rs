@@ -91,7 +91,7 @@ async fn a_stopping_server_drops_the_question_and_the_call_stays_pending_for_the
 async fn the_lease_is_renewed_while_a_handler_decides() {
     let (desk, questions) = desk();
     let change = |config: &mut holdpoint::config::Config| {
-        config.approval.lease = Duration::from_secs(1);
+        config.approval.lease = Duration::from_secs(6);
         config.approval.sweep = Duration::from_millis(20);
     };
     let app = Embedded::with_handler(desk, change).await;

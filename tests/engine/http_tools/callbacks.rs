@@ -3,18 +3,20 @@
 use super::{HERE, Office, SECRETS, callback, hold, post, report, signed, tool};
 use futures::future::join_all;
 use holdpoint_testkit::runs::{events_of, last_words, run_becomes};
-use holdpoint_testkit::{Client, Does, Ended, JsonFields, Process, Received, UNKNOWN, eventually, postgres};
+use holdpoint_testkit::{
+    Client, EndedCommand, JsonFields, Process, ReceivedRequest, ServiceAction, UNKNOWN, eventually, postgres,
+};
 use serde_json::{Value, json};
 
 const DELETED: &str = r#"{"result":{"deleted":"old.txt"}}"#;
 
 /// A service that accepts every call.
 async fn accepting(lines: &str) -> Office {
-    Office::deferring(Does::answers(202, ""), "delete_file", lines).await
+    Office::deferring(ServiceAction::answers(202, ""), "delete_file", lines).await
 }
 
 /// A call that its service has accepted: its thread, its id, and the request.
-async fn accepted(office: &Office, client: &Client) -> (String, String, Received) {
+async fn accepted(office: &Office, client: &Client) -> (String, String, ReceivedRequest) {
     let thread = client.thread().await;
     let turn = client.send_message(&thread, "delete old.txt").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
@@ -132,7 +134,7 @@ async fn a_reported_error_is_a_failure() {
 
 #[tokio::test]
 async fn a_call_without_a_question_pauses_its_turn_until_the_report() {
-    let office = Office::deferring(Does::answers(202, "later"), "list_files", "hil = false").await;
+    let office = Office::deferring(ServiceAction::answers(202, "later"), "list_files", "hil = false").await;
     let server = office.start(&[]);
     let client = &server.client;
     let thread = client.thread().await;
@@ -168,10 +170,10 @@ async fn a_message_may_follow_while_the_service_works_and_the_outcome_becomes_a_
 
 #[tokio::test]
 async fn a_report_counts_before_the_202_was_read() {
-    let office = Office::deferring(Does::Hangs, "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::Hangs, "delete_file", "").await;
     let server = office.start(&[("HOLDPOINT_APPROVAL__LEASE", "60s")]);
     let client = &server.client;
-    for (sent, does) in [(1, Does::Waits(202, String::new())), (2, Does::Hangs)] {
+    for (sent, does) in [(1, ServiceAction::Waits(202, String::new())), (2, ServiceAction::Hangs)] {
         office.remote.next([does]);
         let thread = client.thread().await;
         let turn = client.send_message(&thread, "delete old.txt").await;
@@ -246,7 +248,7 @@ async fn an_idempotent_call_that_was_accepted_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_service_that_dies_after_its_202_has_accepted_the_call() {
-    let office = Office::deferring(Does::AcceptsAndBreaksOff, "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::AcceptsAndBreaksOff, "delete_file", "").await;
     let server = office.start(&[]);
     let (_, id, request) = accepted(&office, &server.client).await;
     assert_eq!(server.client.call(&id).await["state"], "executing");
@@ -255,7 +257,7 @@ async fn a_service_that_dies_after_its_202_has_accepted_the_call() {
 
 #[tokio::test]
 async fn a_server_that_is_killed_before_it_read_the_202_does_not_know_the_outcome_until_the_report() {
-    let office = Office::deferring(Does::Waits(202, String::new()), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::Waits(202, String::new()), "delete_file", "").await;
     let mut server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "old.txt").await;
     server.client.approve(&id).await.has_status(202);
@@ -284,13 +286,13 @@ async fn a_killed_server_leaves_an_accepted_call_to_its_owner() {
 }
 
 /// A call of an idempotent tool whose first process was killed before it read the 202: its id, and both requests.
-async fn started_twice(office: &Office) -> (Process, String, [Received; 2]) {
+async fn started_twice(office: &Office) -> (Process, String, [ReceivedRequest; 2]) {
     let mut server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "old.txt").await;
     server.client.approve(&id).await;
     office.remote.wait_received(1).await;
     server.kill();
-    office.remote.now(Does::answers(202, ""));
+    office.remote.now(ServiceAction::answers(202, ""));
     let server = office.start(&[]);
     owned(&server.client, &id).await;
     let received = office.remote.received();
@@ -300,7 +302,7 @@ async fn started_twice(office: &Office) -> (Process, String, [Received; 2]) {
 
 #[tokio::test]
 async fn only_the_attempt_that_holds_the_call_is_reported() {
-    let office = Office::deferring(Does::Hangs, "delete_file", "idempotent = true").await;
+    let office = Office::deferring(ServiceAction::Hangs, "delete_file", "idempotent = true").await;
     let (server, id, [first, second]) = started_twice(&office).await;
     assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
     assert_ne!(callback(&first), callback(&second));
@@ -313,7 +315,7 @@ async fn only_the_attempt_that_holds_the_call_is_reported() {
 
 #[tokio::test]
 async fn an_error_of_a_repeated_attempt_leaves_the_outcome_unknown() {
-    let office = Office::deferring(Does::Hangs, "delete_file", "idempotent = true").await;
+    let office = Office::deferring(ServiceAction::Hangs, "delete_file", "idempotent = true").await;
     let (server, id, [_, second]) = started_twice(&office).await;
     let no = r#"{"error":"it is gone"}"#;
     assert_accepted(&report(&server.client, &second, no).await, "interrupted", false);
@@ -361,8 +363,8 @@ async fn a_fenced_call_is_interrupted_and_its_report_settles_it() {
     let server = office.start(&[]);
     let (_, id, request) = accepted(&office, &server.client).await;
     server.finish();
-    let fenced =
-        Ended::of(office.command(&[]).args(["fence", "--by", "mel"]).output().unwrap()).stdout_of_success();
+    let fenced = EndedCommand::of(office.command(&[]).args(["fence", "--by", "mel"]).output().unwrap())
+        .stdout_of_success();
     assert!(fenced.contains("1 "), "{fenced}");
     let server = office.start(&[]);
     assert_eq!(server.client.call(&id).await["state"], "interrupted");
@@ -420,7 +422,8 @@ async fn while_a_secret_is_replaced_reports_with_either_count() {
 #[tokio::test]
 async fn without_a_public_url_a_service_cannot_report_and_a_202_is_an_unknown_outcome() {
     let office =
-        Office::new(Does::answers(202, ""), &format!("{HERE}{}", tool("delete_file", "{url}", ""))).await;
+        Office::new(ServiceAction::answers(202, ""), &format!("{HERE}{}", tool("delete_file", "{url}", "")))
+            .await;
     let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "warn")]));
     let call = super::approved(&server.client, "a").await;
     assert_eq!((&call["state"], &call["result"]), (&json!("interrupted"), &json!(UNKNOWN)));

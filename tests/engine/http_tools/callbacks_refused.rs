@@ -3,7 +3,7 @@
 use super::{
     HERE, Office, PUBLIC, SECRETS, callback, fresh_secret, hold, post, report, signed, signed_at, tool,
 };
-use holdpoint_testkit::{Answer, Client, Does, JsonFields, Process, Received, token};
+use holdpoint_testkit::{Answer, Client, JsonFields, Process, ReceivedRequest, ServiceAction, token};
 use serde_json::json;
 
 const BODY: &str = r#"{"result":1}"#;
@@ -25,7 +25,7 @@ fn assert_unknown(answer: &Answer, why: &str, what: &str) {
 }
 
 /// An approved call of `delete_file` that its service has, with its request.
-async fn sent(office: &Office, client: &Client, path: &str) -> (String, Received) {
+async fn sent(office: &Office, client: &Client, path: &str) -> (String, ReceivedRequest) {
     let id = hold(client, path).await;
     client.approve(&id).await.has_status(202);
     let all = office.remote.received();
@@ -34,7 +34,7 @@ async fn sent(office: &Office, client: &Client, path: &str) -> (String, Received
 
 #[tokio::test]
 async fn a_forged_report_is_refused_without_the_database() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let server = office.start(&[("HOLDPOINT_AUTH__MODE", "none")]);
     let client = &server.client;
     let (_, request) = sent(&office, client, "a").await;
@@ -111,7 +111,7 @@ async fn a_service_reports_the_calls_of_its_own_tool_only() {
         tool("delete_file", "{url}/a", ""),
         tool("list_files", "{url}/b", "hil = false").replace("\"secrets\"", "\"others\"")
     );
-    let office = Office::new(Does::answers(202, ""), &toml).await;
+    let office = Office::new(ServiceAction::answers(202, ""), &toml).await;
     std::fs::write(office.dir.path().join("others"), SECRETS[1]).unwrap();
     let server = office.start(&[]);
     let (id, request) = sent(&office, &server.client, "a").await;
@@ -144,7 +144,7 @@ fn mac(secret: &str, text: &str) -> String {
 
 #[tokio::test]
 async fn a_body_is_either_a_result_or_an_error() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let server = office.start(&[("HOLDPOINT_LIMITS__BODY_BYTES", "2000")]);
     let client = &server.client;
     let (id, request) = sent(&office, client, "a").await;
@@ -183,7 +183,7 @@ async fn a_body_is_either_a_result_or_an_error() {
 
 #[tokio::test]
 async fn a_long_result_is_cut_like_that_of_a_200() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let server = office.start(&[("HOLDPOINT_LIMITS__RESULT_BYTES", "1000")]);
     let (id, request) = sent(&office, &server.client, "a").await;
     let body = json!({ "result": "é".repeat(3000) }).to_string();
@@ -197,7 +197,7 @@ async fn a_long_result_is_cut_like_that_of_a_200() {
 
 #[tokio::test]
 async fn a_report_needs_no_token_and_has_a_limit_for_each_call() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let settings = token::VARIABLES.iter().copied().chain([("HOLDPOINT_LIMITS__REQUESTS_PER_MINUTE", "5")]);
     let server = office.start(&settings.collect::<Vec<_>>());
     let ann = server.client.as_user("acme", "ann", &[]);
@@ -221,7 +221,7 @@ async fn a_report_needs_no_token_and_has_a_limit_for_each_call() {
 
 #[tokio::test]
 async fn no_log_event_or_row_contains_a_callback_url() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
     let (id, request) = sent(&office, &server.client, "a").await;
     let path = callback(&request);
@@ -240,7 +240,7 @@ async fn no_log_event_or_row_contains_a_callback_url() {
 
 #[tokio::test]
 async fn a_report_may_come_through_a_proxy_to_a_server_of_this_machine() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "").await;
     let server = office.start(&[]);
     let (_, request) = sent(&office, &server.client, "a").await;
     let mut headers = signed(SECRETS[0], BODY);

@@ -1,11 +1,13 @@
 //! Entries of `[[http_tools]]` and `[egress]` that cannot be used, each named by its key.
 
 use super::{HERE, Office, tool};
-use holdpoint_testkit::{Does, Ended};
+use holdpoint_testkit::{EndedCommand, ServiceAction};
 
 /// Runs `holdpoint` in this office with this argument to its end.
-fn run(office: &Office, argument: &str) -> Ended {
-    Ended::of(office.command(&[("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")]).arg(argument).output().unwrap())
+fn run(office: &Office, argument: &str) -> EndedCommand {
+    EndedCommand::of(
+        office.command(&[("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")]).arg(argument).output().unwrap(),
+    )
 }
 
 /// A configuration with one tool at this URL and with these lines.
@@ -17,7 +19,7 @@ fn one(url: &str, lines: &str) -> String {
 async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
     let url = "https://tools.example/pay";
     let public = "server.public_url = \"https://chat.example\"\n";
-    let office = Office::new(Does::Hangs, "").await;
+    let office = Office::new(ServiceAction::Hangs, "").await;
     for (toml, key) in [
         ("http_tools = 5".to_owned(), "http_tools"),
         (one(url, "").replace("name = \"pay\"", ""), "http_tools[0].name"),
@@ -69,7 +71,7 @@ async fn a_wrong_value_of_an_entry_is_an_error_that_names_it() {
 #[tokio::test]
 async fn a_tool_that_cannot_be_used_keeps_the_server_from_starting() {
     let url = "https://tools.example/pay";
-    let office = Office::new(Does::Hangs, "").await;
+    let office = Office::new(ServiceAction::Hangs, "").await;
     let write = |name: &str, text: &str| std::fs::write(office.dir.path().join(name), text).unwrap();
     write("short", "whsec_c2hvcnQtaHVudGVyMg==");
     write("broken.json", "{ \"type\": ");
@@ -112,7 +114,8 @@ async fn a_tool_that_cannot_be_used_keeps_the_server_from_starting() {
 #[tokio::test]
 async fn the_schema_of_a_file_keeps_its_order() {
     let file = one("{url}", "input_schema_file = \"schema.json\"");
-    let office = Office::new(Does::Hangs, file.split("[http_tools.input_schema]").next().unwrap()).await;
+    let office =
+        Office::new(ServiceAction::Hangs, file.split("[http_tools.input_schema]").next().unwrap()).await;
     let schema = r#"{"type":"object","properties":{"zebra":{"type":"string"},"ape":{"type":"string"}}}"#;
     std::fs::write(office.dir.path().join("schema.json"), schema).unwrap();
     let server = office.start(&[]);
@@ -127,7 +130,7 @@ async fn the_configuration_in_force_shows_the_tools_without_their_secrets() {
         "timeout = \"20s\"\nresult_deadline = \"2h\"\nrisk = \"medium\"\nconstants = { account = \"a\" }";
     let toml = one("https://tools.example/pay?token=hunter2", lines);
     let toml = format!("server.public_url = \"https://chat.example\"\n{toml}");
-    let office = Office::new(Does::Hangs, &toml).await;
+    let office = Office::new(ServiceAction::Hangs, &toml).await;
     let shown = run(&office, "config").stdout_of_success();
     for line in [
         "allow = [\"127.0.0.1\"]",

@@ -1,7 +1,7 @@
 //! The end of the process in the middle of a request.
 
 use super::{Office, hold};
-use holdpoint_testkit::{Does, Process, UNKNOWN};
+use holdpoint_testkit::{Process, ServiceAction, UNKNOWN};
 use serde_json::json;
 
 /// A server that is killed while the service has the request of an approved call. Returns the id of the call.
@@ -21,9 +21,9 @@ async fn settled(server: &Process, id: &str, state: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_sends_nothing_again() {
-    let office = Office::with_delete(Does::Hangs, "").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "").await;
     let id = killed_in_mid_call(&office).await;
-    office.remote.now(Does::answers(200, "{}"));
+    office.remote.now(ServiceAction::answers(200, "{}"));
     let server = office.start(&[]);
     assert_eq!(settled(&server, &id, "interrupted").await["result"], UNKNOWN);
     let again = server.client.approve(&id).await;
@@ -33,9 +33,9 @@ async fn a_killed_process_leaves_the_outcome_unknown_and_sends_nothing_again() {
 
 #[tokio::test]
 async fn after_a_kill_the_service_reports_the_outcome() {
-    let office = Office::with_delete(Does::Hangs, "verify_url = \"{url}/verify\"").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "verify_url = \"{url}/verify\"").await;
     let id = killed_in_mid_call(&office).await;
-    office.remote.now(Does::answers(200, r#"{"outcome":"succeeded","result":"gone"}"#));
+    office.remote.now(ServiceAction::answers(200, r#"{"outcome":"succeeded","result":"gone"}"#));
     let server = office.start(&[]);
     assert_eq!(settled(&server, &id, "succeeded").await["output"], "gone");
     assert_eq!(office.remote.received_at("/delete").len(), 1);
@@ -43,9 +43,9 @@ async fn after_a_kill_the_service_reports_the_outcome() {
 
 #[tokio::test]
 async fn after_a_kill_an_idempotent_tool_gets_the_same_request_again() {
-    let office = Office::with_delete(Does::Hangs, "idempotent = true").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "idempotent = true").await;
     let id = killed_in_mid_call(&office).await;
-    office.remote.now(Does::answers(200, "\"done\""));
+    office.remote.now(ServiceAction::answers(200, "\"done\""));
     let server = office.start(&[]);
     assert_eq!(settled(&server, &id, "succeeded").await["output"], "done");
     let [first, second] = &office.remote.received()[..] else { panic!("{:?}", office.remote.received()) };

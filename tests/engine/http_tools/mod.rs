@@ -12,7 +12,8 @@ mod schema;
 
 use base64::Engine;
 use holdpoint_testkit::{
-    Answer, Client, Does, JsonFields, Process, Received, RemoteTool, Rows, postgres_if_chosen, sqlite, token,
+    Answer, Client, JsonFields, Process, ReceivedRequest, RemoteTool, Rows, ServiceAction,
+    postgres_if_chosen, sqlite, token,
 };
 use serde_json::Value;
 use std::io::Write;
@@ -56,7 +57,7 @@ struct Office {
 
 impl Office {
     /// With a service that does this, and with this configuration. `{url}` in it is the address of the service.
-    async fn new(does: Does, toml: &str) -> Self {
+    async fn new(does: ServiceAction, toml: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
         let remote = RemoteTool::start(does).await;
@@ -66,12 +67,12 @@ impl Office {
     }
 
     /// With the tool `delete_file`, which asks, and these lines in its entry.
-    async fn with_delete(does: Does, lines: &str) -> Self {
+    async fn with_delete(does: ServiceAction, lines: &str) -> Self {
         Self::new(does, &format!("{HERE}{}", tool("delete_file", "{url}/delete", lines))).await
     }
 
     /// With this tool, which asks if it is `delete_file`. Its service can report outcomes later.
-    async fn deferring(does: Does, name: &str, lines: &str) -> Self {
+    async fn deferring(does: ServiceAction, name: &str, lines: &str) -> Self {
         let public = format!("server.public_url = \"{PUBLIC}\"\n{HERE}");
         Self::new(does, &format!("{public}{}", tool(name, "{url}/run", lines))).await
     }
@@ -140,7 +141,7 @@ fn signed(secret: &str, body: &str) -> Headers {
 }
 
 /// The path and the query of the `callback_url` in a request.
-fn callback(received: &Received) -> String {
+fn callback(received: &ReceivedRequest) -> String {
     let url = received.json().text("callback_url").to_owned();
     url.strip_prefix(PUBLIC).unwrap_or_else(|| panic!("{url}")).to_owned()
 }
@@ -152,7 +153,7 @@ async fn post(client: &Client, path: &str, headers: &Headers, body: &str) -> Ans
 }
 
 /// Reports an outcome at the `callback_url` of this request, as the service does.
-async fn report(client: &Client, received: &Received, body: &str) -> Answer {
+async fn report(client: &Client, received: &ReceivedRequest, body: &str) -> Answer {
     post(client, &callback(received), &signed(SECRETS[0], body), body).await
 }
 

@@ -1,29 +1,33 @@
 //! Answers of a service, and the states in which they leave a call.
 
 use super::{HERE, Office, approved, hold, tool};
-use holdpoint_testkit::{Does, JsonFields, UNKNOWN};
+use holdpoint_testkit::{JsonFields, ServiceAction, UNKNOWN};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_refusal_in_words_is_a_failure_and_every_other_answer_leaves_the_outcome_unknown() {
-    let office = Office::with_delete(Does::Hangs, "timeout = \"5s\"").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "timeout = \"5s\"").await;
     let server = office.start(&[]);
     let elsewhere = format!("{}/elsewhere", office.remote.base);
     let mut sent = 0;
     let said = format!("{UNKNOWN} The service said: it broke");
     for (does, state, result) in [
-        (Does::answers(200, "done"), "succeeded", "done"),
-        (Does::answers(200, ""), "succeeded", "null"),
-        (Does::AnswersTwice("\"once\"".to_owned()), "succeeded", "once"),
-        (Does::answers(409, r#"{"error":"it is locked"}"#), "failed", "The tool failed: it is locked"),
-        (Does::answers(404, "not here"), "interrupted", UNKNOWN),
-        (Does::answers(202, r#"{"error":"later"}"#), "interrupted", UNKNOWN),
-        (Does::answers(204, ""), "interrupted", UNKNOWN),
-        (Does::answers(500, r#"{"error":"it broke"}"#), "interrupted", said.as_str()),
-        (Does::answers(503, ""), "interrupted", UNKNOWN),
-        (Does::Redirects(elsewhere), "interrupted", UNKNOWN),
-        (Does::Resets, "interrupted", UNKNOWN),
-        (Does::BreaksOff, "interrupted", UNKNOWN),
+        (ServiceAction::answers(200, "done"), "succeeded", "done"),
+        (ServiceAction::answers(200, ""), "succeeded", "null"),
+        (ServiceAction::AnswersTwice("\"once\"".to_owned()), "succeeded", "once"),
+        (
+            ServiceAction::answers(409, r#"{"error":"it is locked"}"#),
+            "failed",
+            "The tool failed: it is locked",
+        ),
+        (ServiceAction::answers(404, "not here"), "interrupted", UNKNOWN),
+        (ServiceAction::answers(202, r#"{"error":"later"}"#), "interrupted", UNKNOWN),
+        (ServiceAction::answers(204, ""), "interrupted", UNKNOWN),
+        (ServiceAction::answers(500, r#"{"error":"it broke"}"#), "interrupted", said.as_str()),
+        (ServiceAction::answers(503, ""), "interrupted", UNKNOWN),
+        (ServiceAction::Redirects(elsewhere), "interrupted", UNKNOWN),
+        (ServiceAction::Resets, "interrupted", UNKNOWN),
+        (ServiceAction::BreaksOff, "interrupted", UNKNOWN),
     ] {
         sent += 1;
         office.remote.next([does.clone()]);
@@ -36,7 +40,7 @@ async fn a_refusal_in_words_is_a_failure_and_every_other_answer_leaves_the_outco
 
 #[tokio::test]
 async fn a_service_that_never_answers_leaves_the_outcome_unknown_after_the_timeout_of_the_tool() {
-    let office = Office::with_delete(Does::Hangs, "timeout = \"300ms\"").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "timeout = \"300ms\"").await;
     let server = office.start(&[]);
     let call = approved(&server.client, "a").await;
     assert_eq!((&call["state"], &call["result"]), (&json!("interrupted"), &json!(UNKNOWN)));
@@ -46,7 +50,7 @@ async fn a_service_that_never_answers_leaves_the_outcome_unknown_after_the_timeo
 
 #[tokio::test]
 async fn an_answer_without_an_end_is_cut_and_the_connection_is_closed() {
-    let office = Office::with_delete(Does::Floods(200), "").await;
+    let office = Office::with_delete(ServiceAction::Floods(200), "").await;
     let server = office.start(&[("HOLDPOINT_LIMITS__RESULT_BYTES", "3000")]);
     let call = approved(&server.client, "a").await;
     let output = call.text("output");
@@ -54,15 +58,15 @@ async fn an_answer_without_an_end_is_cut_and_the_connection_is_closed() {
     assert_eq!(call["state"], "succeeded");
     office.remote.wait_left().await;
 
-    office.remote.now(Does::Floods(400));
+    office.remote.now(ServiceAction::Floods(400));
     assert_eq!(approved(&server.client, "b").await["state"], "interrupted");
     office.remote.wait_left().await;
 }
 
 #[tokio::test]
 async fn an_idempotent_tool_gets_the_same_request_again_after_an_unknown_outcome() {
-    let office = Office::with_delete(Does::answers(200, "\"done\""), "idempotent = true").await;
-    office.remote.next([Does::Resets, Does::answers(503, "")]);
+    let office = Office::with_delete(ServiceAction::answers(200, "\"done\""), "idempotent = true").await;
+    office.remote.next([ServiceAction::Resets, ServiceAction::answers(503, "")]);
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;
@@ -77,8 +81,9 @@ async fn an_idempotent_tool_gets_the_same_request_again_after_an_unknown_outcome
 #[tokio::test]
 async fn a_turn_ends_without_waiting_for_the_next_attempt_and_the_model_reads_the_outcome_later() {
     let entry = tool("list_files", "{url}", "hil = false\nidempotent = true");
-    let office = Office::new(Does::answers(200, r#"{"files":["a"]}"#), &format!("{HERE}{entry}")).await;
-    office.remote.next([Does::answers(503, "")]);
+    let office =
+        Office::new(ServiceAction::answers(200, r#"{"files":["a"]}"#), &format!("{HERE}{entry}")).await;
+    office.remote.next([ServiceAction::answers(503, "")]);
     let server = office.start(&[]);
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "list files").await;
@@ -94,7 +99,7 @@ async fn a_turn_ends_without_waiting_for_the_next_attempt_and_the_model_reads_th
 
 #[tokio::test]
 async fn an_idempotent_tool_gets_no_fourth_request() {
-    let office = Office::with_delete(Does::answers(503, ""), "idempotent = true").await;
+    let office = Office::with_delete(ServiceAction::answers(503, ""), "idempotent = true").await;
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;
@@ -109,7 +114,7 @@ async fn an_idempotent_tool_gets_no_fourth_request() {
 
 #[tokio::test]
 async fn a_cancel_closes_the_connection_and_leaves_the_outcome_unknown() {
-    let office = Office::with_delete(Does::Hangs, "idempotent = true").await;
+    let office = Office::with_delete(ServiceAction::Hangs, "idempotent = true").await;
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await.has_status(202);
@@ -124,19 +129,19 @@ async fn a_cancel_closes_the_connection_and_leaves_the_outcome_unknown() {
 #[tokio::test]
 async fn the_service_is_asked_for_the_outcome_of_an_interrupted_call() {
     let lines = "verify_url = \"{url}/verify\"";
-    let office = Office::with_delete(Does::answers(500, ""), lines).await;
+    let office = Office::with_delete(ServiceAction::answers(500, ""), lines).await;
     let server = office.start(&[]);
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "delete a").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     server.client.approve(id).await;
     assert_eq!(server.client.becomes(id, "interrupted").await["result"], UNKNOWN);
-    office.remote.now(Does::answers(200, r#"{"outcome":"unknown"}"#));
+    office.remote.now(ServiceAction::answers(200, r#"{"outcome":"unknown"}"#));
     let requested = office.remote.received_at("/verify").len() + 2;
     let enough = async || (office.remote.received_at("/verify").len() >= requested).then_some(());
     holdpoint_testkit::eventually("the service is asked again", enough).await;
     assert_eq!(server.client.call(id).await["state"], "interrupted");
-    office.remote.now(Does::answers(200, r#"{"outcome":"succeeded","result":{"deleted":"a"}}"#));
+    office.remote.now(ServiceAction::answers(200, r#"{"outcome":"succeeded","result":{"deleted":"a"}}"#));
     assert_eq!(server.client.becomes(id, "succeeded").await["output"], json!({ "deleted": "a" }));
 
     assert_eq!(office.remote.received_at("/delete").len(), 1);
@@ -156,8 +161,8 @@ async fn the_service_is_asked_for_the_outcome_of_an_interrupted_call() {
 #[tokio::test]
 async fn a_service_that_promises_that_nothing_happened_fails_the_call() {
     let lines = "verify_url = \"{url}/verify\"";
-    let office = Office::with_delete(Does::answers(200, r#"{"outcome":"failed"}"#), lines).await;
-    office.remote.next([Does::Resets]);
+    let office = Office::with_delete(ServiceAction::answers(200, r#"{"outcome":"failed"}"#), lines).await;
+    office.remote.next([ServiceAction::Resets]);
     let server = office.start(&[]);
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;
@@ -167,9 +172,9 @@ async fn a_service_that_promises_that_nothing_happened_fails_the_call() {
 
 #[tokio::test]
 async fn a_tool_that_fails_in_a_later_attempt_leaves_the_outcome_unknown() {
-    let then = Does::answers(409, r#"{"error":"the key is in use"}"#);
+    let then = ServiceAction::answers(409, r#"{"error":"the key is in use"}"#);
     let office = Office::with_delete(then, "idempotent = true").await;
-    office.remote.next([Does::Resets]);
+    office.remote.next([ServiceAction::Resets]);
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s")]);
     let id = hold(&server.client, "a").await;
     server.client.approve(&id).await;

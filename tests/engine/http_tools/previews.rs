@@ -1,15 +1,15 @@
 //! Previews of HTTP tools (`preview_url`).
 
 use super::{Office, SECRETS, hold, verified};
-use holdpoint_testkit::{Client, Does, Process, Received};
+use holdpoint_testkit::{Client, Process, ReceivedRequest, ServiceAction};
 use serde_json::{Value, json};
 
 const LINES: &str = "preview_url = \"{url}/preview?key=canary-key\"\nconstants = { shop = \"berlin\" }";
 /// The address as the service sees it.
 const PREVIEW: &str = "/preview?key=canary-key";
 
-fn answers_preview(text: &str) -> Does {
-    Does::answers(200, &json!({ "preview": text }).to_string())
+fn answers_preview(text: &str) -> ServiceAction {
+    ServiceAction::answers(200, &json!({ "preview": text }).to_string())
 }
 
 async fn preview(client: &Client, id: &str, path: &str) -> Value {
@@ -45,7 +45,7 @@ async fn a_preview_is_a_signed_post_of_its_own_that_names_no_call_and_no_approva
     }
     assert_ne!(first.header("webhook-id"), second.header("webhook-id"));
 
-    office.remote.next([answers_preview("deletes 3 rows"), Does::answers(200, "\"done\"")]);
+    office.remote.next([answers_preview("deletes 3 rows"), ServiceAction::answers(200, "\"done\"")]);
     let edit = json!({
         "toolCallId": id, "isValidated": true, "validatedInputs": { "path": "new.txt" },
         "previewHash": shown["preview_hash"],
@@ -59,23 +59,23 @@ async fn a_preview_is_a_signed_post_of_its_own_that_names_no_call_and_no_approva
 
 #[tokio::test]
 async fn without_a_preview_the_call_is_held_all_the_same_and_the_approver_reads_why() {
-    let office = Office::with_delete(Does::Hangs, LINES).await;
+    let office = Office::with_delete(ServiceAction::Hangs, LINES).await;
     let server = office.start(&[("HOLDPOINT_TOOLS__PREVIEW_TIMEOUT", "1s")]);
     let elsewhere = format!("{}/elsewhere", office.remote.base);
     for (n, (does, why)) in [
-        (Does::answers(422, r#"{"error":"no such file"}"#), "no such file"),
-        (Does::answers(404, "nope"), "its service answered 404"),
-        (Does::answers(202, r#"{"preview":"later"}"#), "its service answered 202"),
-        (Does::answers(500, r#"{"error":"secret"}"#), "its service answered 500"),
-        (Does::answers(200, "deletes 3 rows"), "its service answered something else than a preview"),
+        (ServiceAction::answers(422, r#"{"error":"no such file"}"#), "no such file"),
+        (ServiceAction::answers(404, "nope"), "its service answered 404"),
+        (ServiceAction::answers(202, r#"{"preview":"later"}"#), "its service answered 202"),
+        (ServiceAction::answers(500, r#"{"error":"secret"}"#), "its service answered 500"),
+        (ServiceAction::answers(200, "deletes 3 rows"), "its service answered something else than a preview"),
         (
-            Does::answers(200, r#"{"preview":"a","preview":"b"}"#),
+            ServiceAction::answers(200, r#"{"preview":"a","preview":"b"}"#),
             "its service answered something else than a preview",
         ),
-        (Does::Redirects(elsewhere), "its service answered 307"),
-        (Does::Resets, "its service did not answer"),
-        (Does::BreaksOff, "its service did not answer"),
-        (Does::Floods(200), "its service answered too much"),
+        (ServiceAction::Redirects(elsewhere), "its service answered 307"),
+        (ServiceAction::Resets, "its service did not answer"),
+        (ServiceAction::BreaksOff, "its service did not answer"),
+        (ServiceAction::Floods(200), "its service answered too much"),
     ]
     .into_iter()
     .enumerate()
@@ -96,13 +96,13 @@ async fn without_a_preview_the_call_is_held_all_the_same_and_the_approver_reads_
     );
     office.remote.wait_left().await;
     assert_eq!(office.remote.received_at("/elsewhere").len(), 0);
-    office.remote.now(Does::answers(200, "\"done\""));
+    office.remote.now(ServiceAction::answers(200, "\"done\""));
     assert_eq!(server.client.approve(&id).await.body["state"], "succeeded");
 }
 
 #[tokio::test]
 async fn a_process_that_is_killed_in_mid_preview_loses_nothing() {
-    let office = Office::with_delete(Does::Hangs, LINES).await;
+    let office = Office::with_delete(ServiceAction::Hangs, LINES).await;
     let mut server = office.start(&[("HOLDPOINT_TOOLS__PREVIEW_TIMEOUT", "30s")]);
     let thread = server.client.thread().await;
     let turn = server.client.begin(&thread, &json!({ "content": "delete old.txt" })).await;
@@ -122,7 +122,7 @@ async fn a_process_that_is_killed_in_mid_preview_loses_nothing() {
     assert_eq!(server.client.call(&id).await["preview"], json!({ "text": "deletes 3 rows" }));
     assert_eq!(server.client.messages(&thread).await.len(), 2);
     let kinds: Vec<Value> =
-        office.remote.received().iter().map(|it: &Received| it.json()["type"].clone()).collect();
+        office.remote.received().iter().map(|it: &ReceivedRequest| it.json()["type"].clone()).collect();
     assert_eq!(kinds, ["tool.preview", "tool.preview"]);
 }
 
@@ -132,7 +132,7 @@ async fn no_log_contains_a_preview_its_inputs_or_its_address() {
     let server = Process::spawn_captured(&mut office.command(&[("HOLDPOINT_LOG__LEVEL", "trace")]));
     let id = hold(&server.client, "canary-path").await;
     preview(&server.client, &id, "canary-edit").await;
-    office.remote.next([Does::answers(500, "canary-answer"), Does::Resets]);
+    office.remote.next([ServiceAction::answers(500, "canary-answer"), ServiceAction::Resets]);
     hold(&server.client, "canary-path").await;
     hold(&server.client, "canary-path-2").await;
     let events = server.client.get("/tool_calls").await;

@@ -1,19 +1,19 @@
 //! What a service receives.
 
 use super::{HERE, Office, SECRETS, approved, hold, tool, verified};
-use holdpoint_testkit::{Does, token};
+use holdpoint_testkit::{ServiceAction, token};
 use serde_json::{Value, json};
 
 /// The headers of a signature.
 const SIGNED: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-fn signed(received: &holdpoint_testkit::Received) -> Value {
+fn signed(received: &holdpoint_testkit::ReceivedRequest) -> Value {
     SIGNED.iter().map(|name| ((*name).to_owned(), json!(received.header(name)))).collect()
 }
 
 #[tokio::test]
 async fn an_approved_call_is_one_signed_post_and_its_answer_is_the_result() {
-    let office = Office::with_delete(Does::answers(200, r#"{"deleted":"old.txt"}"#), "").await;
+    let office = Office::with_delete(ServiceAction::answers(200, r#"{"deleted":"old.txt"}"#), "").await;
     let server = office.start(&[]);
     let thread = server.client.thread().await;
     let turn = server.client.send_message(&thread, "delete old.txt").await;
@@ -55,7 +55,7 @@ async fn an_approved_call_is_one_signed_post_and_its_answer_is_the_result() {
 
 #[tokio::test]
 async fn while_a_secret_is_replaced_both_verify_the_request() {
-    let office = Office::with_delete(Does::answers(200, "{}"), "").await;
+    let office = Office::with_delete(ServiceAction::answers(200, "{}"), "").await;
     std::fs::write(office.dir.path().join("secrets"), SECRETS.join("\n")).unwrap();
     let server = office.start(&[]);
     assert_eq!(approved(&server.client, "a").await["state"], "succeeded");
@@ -71,7 +71,7 @@ async fn constants_are_sent_and_shown_to_approvers_and_the_model_cannot_choose_t
         "{HERE}{}\n[http_tools.constants]\naccount = \"acme-7\"\nlimit = 5\n",
         tool("delete_file", "{url}", "headline = \"Delete {path} elsewhere?\"")
     );
-    let office = Office::new(Does::answers(200, "{}"), &toml).await;
+    let office = Office::new(ServiceAction::answers(200, "{}"), &toml).await;
     let server = office.start(&[]);
     let constants = json!({ "account": "acme-7", "limit": 5 });
     let turn = server.client.send_message(&server.client.thread().await, "delete old.txt").await;
@@ -102,7 +102,7 @@ async fn constants_are_sent_and_shown_to_approvers_and_the_model_cannot_choose_t
 #[tokio::test]
 async fn a_change_of_a_constant_makes_an_earlier_approval_stale() {
     let entry = tool("delete_file", "{url}", "constants = { account = \"acme-7\" }");
-    let office = Office::new(Does::answers(200, "{}"), &format!("{HERE}{entry}")).await;
+    let office = Office::new(ServiceAction::answers(200, "{}"), &format!("{HERE}{entry}")).await;
     let server = office.start(&[]);
     let id = hold(&server.client, "a").await;
     let shown = server.client.call(&id).await["input_hash"].clone();
@@ -128,7 +128,7 @@ async fn the_request_names_everyone_who_approved_the_inputs_that_run() {
         "{HERE}[tools.delete_file]\napprovals = 2\napprove_roles = [\"chief\"]\n{}",
         tool("delete_file", "{url}", "")
     );
-    let office = Office::new(Does::answers(200, "{}"), &toml).await;
+    let office = Office::new(ServiceAction::answers(200, "{}"), &toml).await;
     let server = office.start(&token::VARIABLES);
     let [alice, bob, carl, dora] = [("alice", false), ("bob", true), ("carl", true), ("dora", true)]
         .map(|(user, chief)| server.client.as_user("acme", user, if chief { &["chief"] } else { &[] }));
@@ -150,12 +150,12 @@ async fn a_call_that_another_claim_starts_names_its_approvers_too() {
         "{HERE}[tools.delete_file]\napprovals = 2\napprove_roles = [\"chief\"]\n{}",
         tool("delete_file", "{url}", "idempotent = true")
     );
-    let office = Office::new(Does::answers(503, ""), &toml).await;
+    let office = Office::new(ServiceAction::answers(503, ""), &toml).await;
     let server = office.start(&token::VARIABLES);
     let [alice, bob, carl] = [("alice", false), ("bob", true), ("carl", true)]
         .map(|(user, chief)| server.client.as_user("acme", user, if chief { &["chief"] } else { &[] }));
     let id = hold(&alice, "old.txt").await;
-    office.remote.next([Does::answers(503, ""), Does::answers(200, "{}")]);
+    office.remote.next([ServiceAction::answers(503, ""), ServiceAction::answers(200, "{}")]);
     bob.approve(&id).await.has_status(202);
     carl.approve(&id).await;
     alice.becomes(&id, "succeeded").await;
@@ -167,7 +167,8 @@ async fn a_call_that_another_claim_starts_names_its_approvers_too() {
 #[tokio::test]
 async fn a_call_that_needs_no_approval_names_no_approver() {
     let entry = tool("list_files", "{url}", "hil = false\nidempotent = true");
-    let office = Office::new(Does::answers(200, r#"{"files":["a"]}"#), &format!("{HERE}{entry}")).await;
+    let office =
+        Office::new(ServiceAction::answers(200, r#"{"files":["a"]}"#), &format!("{HERE}{entry}")).await;
     let server = office.start(&[]);
     let turn = server.client.send_message(&server.client.thread().await, "list files").await;
     assert!(turn.text().contains("The files (1):"), "{}", turn.raw);
@@ -183,8 +184,8 @@ async fn a_call_that_needs_no_approval_names_no_approver() {
 #[cfg(feature = "otel")]
 #[tokio::test]
 async fn the_request_continues_the_trace_of_the_decision() {
-    let office = Office::with_delete(Does::answers(200, "{}"), "").await;
-    let collector = holdpoint_testkit::RemoteTool::start(Does::answers(200, "")).await;
+    let office = Office::with_delete(ServiceAction::answers(200, "{}"), "").await;
+    let collector = holdpoint_testkit::RemoteTool::start(ServiceAction::answers(200, "")).await;
     let server = office.start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &collector.base)]);
     let id = hold(&server.client, "a").await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -1,17 +1,21 @@
 //! The database refuses invalid states of calls with an owner, whatever the writer.
 
 use super::{Office, hold};
-use holdpoint_testkit::Does;
+use holdpoint_testkit::ServiceAction;
 
 const ONCE: &str = "a running call gets an owner once";
 
 #[tokio::test]
 async fn an_owner_is_not_forged() {
-    let office = Office::deferring(Does::answers(202, ""), "delete_file", "idempotent = true").await;
+    let office = Office::deferring(ServiceAction::answers(202, ""), "delete_file", "idempotent = true").await;
     let server = office.start(&[("HOLDPOINT_APPROVAL__WAIT", "0s"), ("HOLDPOINT_APPROVAL__LEASE", "60s")]);
     let client = &server.client;
     let (pending, succeeded) = (hold(client, "a").await, hold(client, "b").await);
-    office.remote.next([Does::answers(200, "1"), Does::answers(202, ""), Does::Hangs]);
+    office.remote.next([
+        ServiceAction::answers(200, "1"),
+        ServiceAction::answers(202, ""),
+        ServiceAction::Hangs,
+    ]);
     client.approve(&succeeded).await;
     client.becomes(&succeeded, "succeeded").await;
     let owned = hold(client, "c").await;

@@ -1,6 +1,6 @@
 //! Sections that keep a server from starting.
 
-use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{EndedCommand, empty_sqlite, holdpoint};
 
 /// The lines of a table, with these lines in place of those with the same keys. An empty value removes a key.
 fn table(head: &str, usual: &[(&str, &str)], lines: &[(&str, &str)]) -> String {
@@ -31,7 +31,7 @@ fn refused(toml: &str, why: &str) {
     std::fs::write(dir.path().join("no-certificate"), "hunter2").unwrap();
     std::fs::write(dir.path().join("secrets"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
     let mut command = holdpoint(dir.path(), &empty_sqlite(&dir), &["serve"]);
-    let ended = Ended::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
+    let ended = EndedCommand::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
     ended.refused_for(why);
 }
 

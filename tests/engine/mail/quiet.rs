@@ -1,7 +1,7 @@
 //! Quiet hours.
 
 use super::{Postbox, header, local, with_mail};
-use crate::webhooks::{Moved, shown};
+use crate::webhooks::{MovedClock, shown};
 use holdpoint::config::{MailTls, Notify};
 use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ const EVENING: i64 = 1_769_895_000;
 const HOUR: i64 = 60 * 60;
 
 /// A server whose recipient is not to be disturbed at night, at a time that a test moves.
-async fn at_night(postbox: &Postbox, hold_hours: u64) -> (Embedded, Arc<Moved>, tempfile::TempDir) {
-    let (clock, dir) = (Arc::new(Moved::default()), tempfile::tempdir().unwrap());
+async fn at_night(postbox: &Postbox, hold_hours: u64) -> (Embedded, Arc<MovedClock>, tempfile::TempDir) {
+    let (clock, dir) = (Arc::new(MovedClock::default()), tempfile::tempdir().unwrap());
     clock.by_seconds(EVENING);
     let recipient = Notify {
         time_zone: Some("Europe/Zurich".to_owned()),

@@ -40,7 +40,7 @@ const CALLS: usize = 60;
 const CRASHES: usize = 3;
 
 /// The result of a decision that was retried until it got a final answer.
-struct Outcome {
+struct RetriedDecision {
     id: String,
     yes: bool,
     /// Whether the answer reports this decision as the one in force.
@@ -49,7 +49,7 @@ struct Outcome {
     outages: usize,
 }
 
-async fn decide(client: &Client, id: &str, yes: bool) -> Outcome {
+async fn decide(client: &Client, id: &str, yes: bool) -> RetriedDecision {
     let body = json!({ "toolCallId": id, "isValidated": yes });
     let mut outages = 0;
     let answer = async || {
@@ -65,7 +65,7 @@ async fn decide(client: &Client, id: &str, yes: bool) -> Outcome {
         }
     };
     let acknowledged = eventually("the database is there again", answer).await;
-    Outcome { id: id.to_owned(), yes, acknowledged, outages }
+    RetriedDecision { id: id.to_owned(), yes, acknowledged, outages }
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
         .await;
     assert_eq!(rows.len(), CALLS, "one decision each");
     let rows: HashMap<&str, _> = rows.iter().map(|row| (row.text("tool_call_id"), row)).collect();
-    for Outcome { id, yes, acknowledged, .. } in &outcomes {
+    for RetriedDecision { id, yes, acknowledged, .. } in &outcomes {
         let row = rows[id.as_str()];
         assert_eq!((row["verdict"] == "approve") == *yes, *acknowledged, "{row}");
     }

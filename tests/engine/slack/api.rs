@@ -1,6 +1,6 @@
 //! A Slack Web API for tests: it keeps the messages of each conversation, and answers as Slack documents it.
 
-use holdpoint_testkit::{JsonFields, Received, eventually, read_request};
+use holdpoint_testkit::{JsonFields, ReceivedRequest, eventually, read_request};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ pub(super) const HANGS: &str = "/hangs";
 
 /// What the next request to the API gets.
 #[derive(Debug, Clone)]
-pub(crate) enum Says {
+pub(crate) enum ApiAnswer {
     /// The status 200 and this error.
     Error(&'static str),
     /// The status 429, and the number of seconds to wait.
@@ -58,15 +58,15 @@ impl Message {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    next: VecDeque<Says>,
+struct SlackState {
+    next: VecDeque<ApiAnswer>,
     /// What every other request gets, if it is not served.
-    now: Option<Says>,
+    now: Option<ApiAnswer>,
     messages: Vec<Message>,
     /// The forms that were opened.
     views: Vec<Value>,
     /// The requests to the API, and what it answered.
-    requests: Vec<(Received, String)>,
+    requests: Vec<(ReceivedRequest, String)>,
     /// The messages that only one user sees, with the paths of their URLs.
     notices: Vec<(String, Value)>,
 }
@@ -74,7 +74,7 @@ struct Kept {
 #[derive(Debug, Clone)]
 pub(crate) struct FakeSlack {
     pub(crate) base: String,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<SlackState>>,
 }
 
 impl FakeSlack {
@@ -95,12 +95,12 @@ impl FakeSlack {
     }
 
     /// Says this to the next requests, one each.
-    pub(super) fn next(&self, says: impl IntoIterator<Item = Says>) {
+    pub(super) fn next(&self, says: impl IntoIterator<Item = ApiAnswer>) {
         self.kept.lock().unwrap().next.extend(says);
     }
 
     /// Says this to every further request, or serves it.
-    pub(crate) fn now(&self, says: Option<Says>) {
+    pub(crate) fn now(&self, says: Option<ApiAnswer>) {
         self.kept.lock().unwrap().now = says;
     }
 
@@ -117,7 +117,7 @@ impl FakeSlack {
         self.kept.lock().unwrap().notices.clone()
     }
 
-    pub(crate) fn requests(&self) -> Vec<(Received, String)> {
+    pub(crate) fn requests(&self) -> Vec<(ReceivedRequest, String)> {
         self.kept.lock().unwrap().requests.clone()
     }
 
@@ -168,20 +168,20 @@ impl FakeSlack {
     }
 
     /// Returns the status line with further headers, and the body. `None` for no answer.
-    fn answer(&self, method: &str, received: &Received) -> Option<(String, String)> {
+    fn answer(&self, method: &str, received: &ReceivedRequest) -> Option<(String, String)> {
         let mut kept = self.kept.lock().unwrap();
         let says = kept.next.pop_front().or_else(|| kept.now.clone());
         let answer = match says {
-            Some(Says::Error(error)) => Some(json!({ "ok": false, "error": error }).to_string()),
-            Some(Says::TooMany(seconds)) => {
+            Some(ApiAnswer::Error(error)) => Some(json!({ "ok": false, "error": error }).to_string()),
+            Some(ApiAnswer::TooMany(seconds)) => {
                 kept.requests.push((received.clone(), "429".to_owned()));
                 return Some((format!("429 X\r\nretry-after: {seconds}"), String::new()));
             }
-            Some(Says::Status(status)) => {
+            Some(ApiAnswer::Status(status)) => {
                 kept.requests.push((received.clone(), status.to_string()));
                 return Some((format!("{status} X"), "<html>".to_owned()));
             }
-            Some(Says::PostsAndHangs) => {
+            Some(ApiAnswer::PostsAndHangs) => {
                 done(&mut kept, method, received);
                 None
             }
@@ -193,7 +193,7 @@ impl FakeSlack {
 }
 
 /// Posts or changes a message, as Slack documents it.
-fn done(kept: &mut Kept, method: &str, received: &Received) -> Value {
+fn done(kept: &mut SlackState, method: &str, received: &ReceivedRequest) -> Value {
     if received.header("authorization") != format!("Bearer {TOKEN}") {
         return json!({ "ok": false, "error": "invalid_auth" });
     }

@@ -5,11 +5,11 @@ use super::{
     with_slack,
 };
 use holdpoint::config::{Notify, ToolRules};
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::previews::{World, server as server_of};
 use holdpoint_testkit::token::with_tokens;
 use holdpoint_testkit::{
-    Does, Embedded, JsonFields, Process, RemoteTool, eventually, postgres_if_chosen, sqlite,
+    Embedded, JsonFields, Process, RemoteTool, ServiceAction, eventually, postgres_if_chosen, sqlite,
 };
 use serde_json::{Value, json};
 use std::process::Command;
@@ -53,7 +53,8 @@ async fn with_constants(slack: &FakeSlack, service: &RemoteTool) -> (Process, te
 async fn f14_a_message_shows_the_constants_and_the_preview_that_its_button_approves() {
     let slack = FakeSlack::start().await;
     let service =
-        RemoteTool::start(Does::answers(200, r#"{"preview":"DELETES 4711 ROWS\nOF PRODUCTION"}"#)).await;
+        RemoteTool::start(ServiceAction::answers(200, r#"{"preview":"DELETES 4711 ROWS\nOF PRODUCTION"}"#))
+            .await;
     let (server, _dir) = with_constants(&slack, &service).await;
     let turn = server.client.send_message(&server.client.thread().await, "delete a").await;
     let call = turn.pending().remove(0);
@@ -73,7 +74,7 @@ async fn f14_a_message_shows_the_constants_and_the_preview_that_its_button_appro
         asked.contains("(delete_file), for user:local, high risk. Preview: DELETES 4711 ROWS"),
         "{confirm}"
     );
-    service.now(Does::answers(200, "done"));
+    service.now(ServiceAction::answers(200, "done"));
     let interaction = Interaction::of(&payload(&slack, "U1", &message, APPROVE));
     assert_eq!(interaction.send(&server.client, PATH).await.0, 200);
     server.client.becomes(&call, "succeeded").await;
@@ -106,7 +107,7 @@ async fn f14_a_message_that_shows_less_than_the_card_offers_no_approval() {
 #[tokio::test]
 async fn f14_a_message_never_offers_the_approval_of_a_definition_that_is_not_accepted() {
     let slack = FakeSlack::start().await;
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let entry = steered.entry("s", &json!({}));
     let app = Box::pin(Embedded::with(|config| {
         config.mcp = vec![entry];

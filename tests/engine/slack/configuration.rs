@@ -1,6 +1,6 @@
 //! Sections and entries that keep a server from starting.
 
-use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{EndedCommand, empty_sqlite, holdpoint};
 
 const SECTION: &str = "[slack]\ntoken = \"xoxb-1\"\nsigning_secret = \"hunter2\"\n";
 
@@ -12,7 +12,7 @@ fn refused(toml: &str, why: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
     let mut command = holdpoint(dir.path(), &empty_sqlite(&dir), &["serve"]);
-    let ended = Ended::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
+    let ended = EndedCommand::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
     ended.refused_for(why);
 }
 

@@ -1,6 +1,6 @@
 //! The end of a process in the middle of a message, and secrets.
 
-use super::api::Says;
+use super::api::ApiAnswer;
 use super::{APPROVE, FakeSlack, Interaction, PATH, SIGNING_SECRET, TOKEN, payload};
 use crate::webhooks::becomes;
 use holdpoint_testkit::{Process, Rows, eventually, postgres_if_chosen, sqlite};
@@ -44,7 +44,7 @@ impl Desk {
 #[tokio::test]
 async fn after_a_kill_between_a_post_and_its_commit_the_message_is_posted_once_more_and_then_changed() {
     let slack = FakeSlack::start().await;
-    slack.next([Says::PostsAndHangs]);
+    slack.next([ApiAnswer::PostsAndHangs]);
     let desk = Desk::at(&slack).await;
     let mut server = Process::spawn(desk.command().env("HOLDPOINT_LOG__LEVEL", "error"));
     desk.hold(&server, "a").await;
@@ -69,7 +69,7 @@ async fn after_a_kill_between_a_post_and_its_commit_the_message_is_posted_once_m
 #[tokio::test]
 async fn the_token_and_the_signing_secret_of_slack_are_in_no_answer_log_or_row() {
     let slack = FakeSlack::start().await;
-    slack.next([Says::Error("channel_not_found"), Says::Error("token_revoked")]);
+    slack.next([ApiAnswer::Error("channel_not_found"), ApiAnswer::Error("token_revoked")]);
     let desk = Desk::at(&slack).await;
     let server = Process::spawn_captured(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
     desk.hold(&server, "a").await;

@@ -1,6 +1,6 @@
 //! Requests to Slack that fail.
 
-use super::api::Says;
+use super::api::ApiAnswer;
 use super::{FakeSlack, local, server};
 use crate::webhooks::{becomes, enable, shown};
 use holdpoint_testkit::eventually;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn what_slack_or_its_application_answers_for_now_keeps_the_message() {
     for (says, status, waits) in [
-        (Says::TooMany(40), 429, 30..=40),
-        (Says::Status(503), 503, 0..=5),
-        (Says::Error("ratelimited"), 429, 0..=5),
-        (Says::Error("invalid_auth"), 400, 0..=5),
-        (Says::Error("an unknown <word>"), 400, 0..=5),
+        (ApiAnswer::TooMany(40), 429, 30..=40),
+        (ApiAnswer::Status(503), 503, 0..=5),
+        (ApiAnswer::Error("ratelimited"), 429, 0..=5),
+        (ApiAnswer::Error("invalid_auth"), 400, 0..=5),
+        (ApiAnswer::Error("an unknown <word>"), 400, 0..=5),
     ] {
         let slack = FakeSlack::start().await;
         slack.next([says.clone()]);
@@ -41,7 +41,7 @@ async fn what_slack_or_its_application_answers_for_now_keeps_the_message() {
 async fn a_refused_message_is_dropped_and_shown_and_the_next_one_is_sent() {
     for error in ["channel_not_found", "is_archived", "user_not_found"] {
         let slack = FakeSlack::start().await;
-        slack.next([Says::Error(error)]);
+        slack.next([ApiAnswer::Error(error)]);
         let app = server(&slack, [local()]).await;
         let (_, first) = app.held("pay", "1").await;
         let refused =
@@ -73,7 +73,7 @@ async fn a_message_that_is_gone_from_slack_does_not_stop_those_after_it() {
     let app = server(&slack, [local()]).await;
     let (_, call) = app.held("pay", "1").await;
     slack.got(1).await;
-    slack.next([Says::Error("message_not_found")]);
+    slack.next([ApiAnswer::Error("message_not_found")]);
     app.client.reject(&call).await.has_status(200);
     app.held("pay", "2").await;
     slack.got(2).await;

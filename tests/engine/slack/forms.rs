@@ -1,6 +1,6 @@
 //! The form for the reason of a rejection.
 
-use super::api::Says;
+use super::api::ApiAnswer;
 use super::{
     APPROVE, FakeSlack, Interaction, PATH, REJECT, SIGNING_SECRET, entry, local, now, person, press, server,
     submission, submit, with_slack,
@@ -155,7 +155,7 @@ async fn a_form_that_does_not_open_is_said_and_nothing_is_decided() {
     let app = server(&slack, [local()]).await;
     let (_, call) = app.held("pay", "10").await;
     let message = slack.got(1).await.remove(0);
-    slack.next([Says::Error("expired_trigger_id")]);
+    slack.next([ApiAnswer::Error("expired_trigger_id")]);
     press(&app, &slack, "U1", &message, REJECT).await;
     assert!(slack.noticed(1).await[0].starts_with("The form for the reason did not open."));
     assert_eq!(state(&app, &call).await, "pending");

@@ -13,7 +13,7 @@ mod outcomes;
 mod refusals;
 
 use api::Message;
-pub(crate) use api::{FakeSlack, Says, TOKEN};
+pub(crate) use api::{ApiAnswer, FakeSlack, TOKEN};
 use holdpoint::config::{Config, Notify, Slack};
 use holdpoint_testkit::token::now;
 use holdpoint_testkit::{Client, Embedded};

@@ -40,7 +40,10 @@ async fn a_call_that_was_never_held_and_a_success_without_a_message_send_nothing
     app.scene.calls(&[call("p-1", "look", &json!({ "note": "11" }))]).answers("done");
     app.client.send_message(&app.client.thread().await, "look").await;
     // The messages about the hold and its approval are refused for good.
-    slack.next([super::api::Says::Error("channel_not_found"), super::api::Says::Error("channel_not_found")]);
+    slack.next([
+        super::api::ApiAnswer::Error("channel_not_found"),
+        super::api::ApiAnswer::Error("channel_not_found"),
+    ]);
     let (_, held) = app.held("pay", "1").await;
     let counted = async |count: u64| {
         let enough = async || (shown(&app.client, "desk").await["refused"]["count"] == count).then_some(());

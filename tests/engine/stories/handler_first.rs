@@ -65,7 +65,7 @@ async fn a_tool_is_confirmed_by_the_handler_and_other_tabs_close_their_card() {
 #[tokio::test]
 async fn the_model_distinguishes_denied_cancelled_and_timed_out_calls() {
     let (desk, questions) = desk();
-    let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_millis(300);
+    let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_secs(2);
     let app = Embedded::with_handler(desk, hurry).await;
     let answers = [
         (Some(HandlerAnswer::denied("too dangerous")), "rejected", "rejected by user. Reason: too dangerous"),

@@ -1,6 +1,6 @@
 //! Entries that keep a server from starting.
 
-use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{EndedCommand, empty_sqlite, holdpoint};
 
 /// An entry with these lines in place of those with the same keys. An empty value removes a key.
 fn entry(lines: &[(&str, &str)]) -> String {
@@ -22,7 +22,7 @@ fn refused(toml: &str, why: &str) {
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
     std::fs::write(dir.path().join("template.json"), "{\"text\": \"{titel}\"}").unwrap();
     let mut command = holdpoint(dir.path(), &empty_sqlite(&dir), &["serve"]);
-    let ended = Ended::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
+    let ended = EndedCommand::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
     ended.refused_for(why);
 }
 

@@ -3,13 +3,13 @@
 use super::{entry, got, server};
 use crate::mail::event_ids;
 use crate::webhooks::{becomes, enable};
-use holdpoint_testkit::{Does, Process, RemoteTool, Rows, eventually, postgres_if_chosen, sqlite};
+use holdpoint_testkit::{Process, RemoteTool, Rows, ServiceAction, eventually, postgres_if_chosen, sqlite};
 use serde_json::json;
 use std::process::Command;
 
 #[tokio::test]
 async fn a_failed_request_is_repeated_with_its_id_and_a_service_that_is_gone_is_disabled() {
-    let service = RemoteTool::start(Does::answers(500, "")).await;
+    let service = RemoteTool::start(ServiceAction::answers(500, "")).await;
     let url = format!("{}/canary-path", service.base);
     let app = server([entry("desk", &url, "{\"text\": \"{title}\"}")]).await;
     let (_, call) = app.held("pay", "1").await;
@@ -20,7 +20,7 @@ async fn a_failed_request_is_repeated_with_its_id_and_a_service_that_is_gone_is_
         "{failing}"
     );
     assert_eq!(failing["failures"]["last_status"], 500);
-    service.now(Does::answers(200, ""));
+    service.now(ServiceAction::answers(200, ""));
     enable(&app.client, "desk").await;
     becomes(&app.client, "desk", "delivering").await;
     let event = event_ids(&app, &call, "tool.requires_approval").await.remove(0);
@@ -28,7 +28,7 @@ async fn a_failed_request_is_repeated_with_its_id_and_a_service_that_is_gone_is_
     assert!(received.iter().all(|it| it.header("webhook-id") == event), "{received:?}");
     assert_eq!(received[0].body, received.last().unwrap().body);
 
-    service.now(Does::answers(410, ""));
+    service.now(ServiceAction::answers(410, ""));
     app.held("pay", "2").await;
     let disabled = becomes(&app.client, "desk", "disabled").await;
     assert_eq!(disabled["disabled_reason"], "gone", "{disabled}");
@@ -51,7 +51,7 @@ async fn a_failed_request_is_repeated_with_its_id_and_a_service_that_is_gone_is_
 
 #[tokio::test]
 async fn the_path_and_the_headers_of_a_service_are_in_no_answer_log_or_row() {
-    let service = RemoteTool::start(Does::Resets).await;
+    let service = RemoteTool::start(ServiceAction::Resets).await;
     let dir = tempfile::tempdir().unwrap();
     let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
     let toml = format!(

@@ -1,13 +1,13 @@
 //! Links of messages to one person: each opens the card of a call, decides nothing and gives no right.
 
 use super::{CONSOLE, entry, got, service, with_notify};
-use crate::webhooks::{Moved, becomes, enable};
+use crate::webhooks::{MovedClock, becomes, enable};
 use holdpoint::config::{Config, Notify};
 use holdpoint::tools::ToolRegistry;
 use holdpoint_testkit::console::play;
 use holdpoint_testkit::token::{token, with_tokens};
 use holdpoint_testkit::{
-    Answer, ChangedPay, Client, Does, Embedded, JsonFields, Received, RemoteTool, eventually,
+    Answer, ChangedPay, Client, Embedded, JsonFields, ReceivedRequest, RemoteTool, ServiceAction, eventually,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -51,12 +51,12 @@ fn manager(app: &Embedded, user: &str) -> Client {
     app.client.as_user("acme", user, &["manager"])
 }
 
-fn address(message: &Received) -> String {
+fn address(message: &ReceivedRequest) -> String {
     message.json().text("link").to_owned()
 }
 
 /// The token of the link in a message.
-fn link_of(message: &Received) -> String {
+fn link_of(message: &ReceivedRequest) -> String {
     let address = address(message);
     let token = address.strip_prefix(&format!("{CONSOLE}/#/link/")).unwrap_or_else(|| panic!("{address}"));
     assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
@@ -122,7 +122,7 @@ async fn a_message_to_one_person_has_a_link_whose_hash_is_stored_and_one_to_a_ro
 #[tokio::test]
 async fn each_attempt_has_a_link_of_its_own() {
     let service = service().await;
-    service.next([Does::answers(503, "")]);
+    service.next([ServiceAction::answers(503, "")]);
     let mut app = Embedded::with(|config| {
         office(config, &service, 1);
         config.notify.truncate(1);
@@ -330,7 +330,7 @@ async fn a15_an_expired_link_opens_and_decides_nothing_and_its_row_is_deleted() 
 #[tokio::test]
 async fn on_sqlite_a_link_is_valid_for_an_hour() {
     let service = service().await;
-    let (clock, dir) = (Arc::new(Moved::default()), tempfile::tempdir().unwrap());
+    let (clock, dir) = (Arc::new(MovedClock::default()), tempfile::tempdir().unwrap());
     // Without authentication, because a token would expire earlier.
     let local = entry("dana", &format!("{}/dana", service.base), TEMPLATE);
     let app = Embedded::clocked(&dir, clock.clone(), |config| with_notify(config, [local])).await;

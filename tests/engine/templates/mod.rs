@@ -6,7 +6,7 @@ mod links;
 mod messages;
 
 use holdpoint::config::{Config, Flags, Notify};
-use holdpoint_testkit::{Does, Embedded, Received, RemoteTool, eventually, in_repository};
+use holdpoint_testkit::{Embedded, ReceivedRequest, RemoteTool, ServiceAction, eventually, in_repository};
 
 /// The address of the console in messages.
 const CONSOLE: &str = "https://chat.example";
@@ -51,7 +51,7 @@ fn with_notify(config: &mut Config, notify: impl IntoIterator<Item = Notify>) {
 
 /// A service that accepts each message.
 async fn service() -> RemoteTool {
-    RemoteTool::start(Does::answers(200, "")).await
+    RemoteTool::start(ServiceAction::answers(200, "")).await
 }
 
 async fn server(notify: impl IntoIterator<Item = Notify>) -> Embedded {
@@ -59,7 +59,7 @@ async fn server(notify: impl IntoIterator<Item = Notify>) -> Embedded {
 }
 
 /// Waits for this many requests at this path.
-async fn got(service: &RemoteTool, path: &str, count: usize) -> Vec<Received> {
+async fn got(service: &RemoteTool, path: &str, count: usize) -> Vec<ReceivedRequest> {
     let got = async || Some(service.received_at(path)).filter(|all| all.len() >= count);
     eventually(&format!("{path} gets {count} requests"), got).await
 }

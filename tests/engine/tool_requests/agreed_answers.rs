@@ -301,7 +301,7 @@ async fn one_person_declines_or_cancels_whatever_is_proposed() {
 async fn a_request_with_one_vote_expires_and_a_later_confirmation_has_no_effect() {
     let change = |config: &mut Config| {
         wanting(2, |_| {})(config);
-        config.approval.answer_timeout = Duration::from_secs(2);
+        config.approval.answer_timeout = Duration::from_secs(6);
     };
     let app = served(Deferred, change).await;
     let (bob, carol) = (chief(&app, "bob"), chief(&app, "carol"));

@@ -130,12 +130,12 @@ async fn a_tool_asks_with_a_schema_of_its_own_and_its_content_goes_to_the_tool_a
 
 #[tokio::test]
 async fn a_tool_learns_that_its_request_was_declined_cancelled_or_not_answered_in_time() {
-    let server = server(Deferred, |config| config.tools.timeout = Duration::from_secs(1)).await;
+    let server = server(Deferred, |config| config.tools.timeout = Duration::from_secs(3)).await;
     for action in ["decline", "cancel"] {
         let id = running(&server, action).await;
         let request = open(&server.client).await;
         // Longer than the time limit of the call: the passing of time is what is tested.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        tokio::time::sleep(Duration::from_millis(3500)).await;
         answer(&server.client, &request, &json!({ "action": action })).await.has_status(200);
         assert_eq!(server.client.becomes(&id, "succeeded").await["output"], action);
     }

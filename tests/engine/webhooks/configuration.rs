@@ -1,7 +1,7 @@
 //! Webhooks that keep a server from starting.
 
 use super::SECRETS;
-use holdpoint_testkit::{Ended, empty_sqlite, holdpoint};
+use holdpoint_testkit::{EndedCommand, empty_sqlite, holdpoint};
 
 /// An entry with these lines in place of those with the same keys.
 fn entry(lines: &[(&str, &str)]) -> String {
@@ -23,7 +23,7 @@ fn refused(toml: &str, why: &str) {
     std::fs::write(dir.path().join("secrets"), SECRETS[0]).unwrap();
     std::fs::write(dir.path().join("no-secrets"), "hunter2").unwrap();
     let mut command = holdpoint(dir.path(), &empty_sqlite(&dir), &["serve"]);
-    let ended = Ended::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
+    let ended = EndedCommand::of(command.env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").output().unwrap());
     ended.refused_for(why);
 }
 

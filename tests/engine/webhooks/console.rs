@@ -3,12 +3,12 @@
 use super::{Receiver, becomes, logged, with_webhooks};
 use holdpoint_testkit::console::play;
 use holdpoint_testkit::token::{self, with_tokens};
-use holdpoint_testkit::{Does, Embedded};
+use holdpoint_testkit::{Embedded, ServiceAction};
 use serde_json::json;
 
 #[tokio::test]
 async fn an_operator_sees_in_the_console_that_a_webhook_is_disabled_and_enables_it() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let mut gone = receiver.webhook("gone");
     gone.tenant = "acme".to_owned();
     let mut app = Embedded::with(|config| {
@@ -20,7 +20,7 @@ async fn an_operator_sees_in_the_console_that_a_webhook_is_disabled_and_enables_
     app.client = app.client.as_user("acme", "olga", &["ops"]);
     app.held("pay", "1").await;
     becomes(&app.client, "gone", "disabled").await;
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     let token = |user, roles: &[&str]| token::token("acme", user, roles);
     let facts = json!({ "operator": token("olga", &["ops"]), "user": token("ann", &[]) });
     play("webhooks", &app.client.base, facts).await;

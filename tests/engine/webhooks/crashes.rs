@@ -2,7 +2,8 @@
 
 use super::{Receiver, SECRETS, logged, numbered, with_webhooks};
 use holdpoint_testkit::{
-    Does, Embedded, JsonFields, Process, Received, Rows, eventually, postgres, postgres_if_chosen, sqlite,
+    Embedded, JsonFields, Process, ReceivedRequest, Rows, ServiceAction, eventually, postgres,
+    postgres_if_chosen, sqlite,
 };
 use std::process::Command;
 
@@ -13,12 +14,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    async fn new(does: Does) -> Self {
+    async fn new(does: ServiceAction) -> Self {
         Self::at(does, "/desk").await
     }
 
     /// With a receiver that does this, and a webhook at this path of it.
-    pub(super) async fn at(does: Does, path: &str) -> Self {
+    pub(super) async fn at(does: ServiceAction, path: &str) -> Self {
         let receiver = Receiver::start(does).await;
         let dir = &receiver.dir;
         let database = postgres_if_chosen().await.unwrap_or_else(|| sqlite(dir));
@@ -56,7 +57,7 @@ impl Desk {
     }
 }
 
-fn ids(received: &[Received]) -> Vec<String> {
+fn ids(received: &[ReceivedRequest]) -> Vec<String> {
     received.iter().map(|it| it.header("webhook-id").to_owned()).collect()
 }
 
@@ -68,19 +69,19 @@ async fn event_ids(rows: &Rows) -> Vec<String> {
 
 #[tokio::test]
 async fn after_a_kill_in_mid_delivery_the_same_event_is_delivered_again_and_nothing_is_lost() {
-    let desk = Desk::new(Does::answers(204, "")).await;
+    let desk = Desk::new(ServiceAction::answers(204, "")).await;
     let mut server = desk.start();
     desk.hold(&server, "a").await;
     let rows = desk.rows().await;
     let before = event_ids(&rows).await;
     desk.receiver.got("desk", before.len()).await;
-    desk.receiver.remote.now(Does::Hangs);
+    desk.receiver.remote.now(ServiceAction::Hangs);
     desk.hold(&server, "b").await;
     let interrupted = desk.receiver.got("desk", before.len() + 1).await;
     server.kill();
     desk.receiver.remote.wait_left().await;
 
-    desk.receiver.remote.now(Does::answers(204, ""));
+    desk.receiver.remote.now(ServiceAction::answers(204, ""));
     let server = desk.start();
     desk.hold(&server, "c").await;
     let events = event_ids(&rows).await;
@@ -94,13 +95,13 @@ async fn after_a_kill_in_mid_delivery_the_same_event_is_delivered_again_and_noth
 
 #[tokio::test]
 async fn a_stopping_server_ends_its_delivery() {
-    let desk = Desk::new(Does::Waits(204, String::new())).await;
+    let desk = Desk::new(ServiceAction::Waits(204, String::new())).await;
     let mut server = desk.start();
     desk.hold(&server, "a").await;
     desk.receiver.got("desk", 1).await;
     server.terminate();
     desk.receiver.remote.release();
-    desk.receiver.remote.now(Does::answers(204, ""));
+    desk.receiver.remote.now(ServiceAction::answers(204, ""));
     assert!(eventually("the server has stopped", async || server.ended()).await);
     let server = desk.start();
     let rows = desk.rows().await;
@@ -113,7 +114,7 @@ async fn a_stopping_server_ends_its_delivery() {
 #[tokio::test]
 async fn on_postgres_two_processes_deliver_each_event_once_and_in_order() {
     let url = postgres().await;
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     let start = async || {
         let webhook = receiver.webhook("shared");
         Embedded::with(|config| {
@@ -136,14 +137,14 @@ async fn on_postgres_two_processes_deliver_each_event_once_and_in_order() {
 
 #[tokio::test]
 async fn on_postgres_another_process_continues_after_a_kill() {
-    let desk = Desk { database: postgres().await, ..Desk::new(Does::Hangs).await };
+    let desk = Desk { database: postgres().await, ..Desk::new(ServiceAction::Hangs).await };
     let mut first = desk.start();
     let second = desk.start();
     desk.hold(&first, "a").await;
     let interrupted = desk.receiver.got("desk", 1).await;
     // One of the two delivers.
     let rows = desk.rows().await;
-    desk.receiver.remote.now(Does::answers(204, ""));
+    desk.receiver.remote.now(ServiceAction::answers(204, ""));
     first.kill();
     let events = event_ids(&rows).await;
     let got = desk.receiver.got("desk", events.len() + 1).await;

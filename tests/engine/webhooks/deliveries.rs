@@ -3,7 +3,7 @@
 use super::{Receiver, SECRETS, kind, logged, seq, shown, webhook, with_webhooks};
 use holdpoint::config::WebhookBody;
 use holdpoint_testkit::token::with_tokens;
-use holdpoint_testkit::{Does, Embedded, JsonFields, Ledger, Received, eventually, probes};
+use holdpoint_testkit::{Embedded, JsonFields, Ledger, ReceivedRequest, ServiceAction, eventually, probes};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -56,8 +56,8 @@ async fn approved(app: &Embedded) -> String {
     id
 }
 
-fn ids_and_types(received: &[Received]) -> Vec<(i64, String, String)> {
-    let one = |it: &Received| (seq(it), kind(it), it.header("webhook-id").to_owned());
+fn ids_and_types(received: &[ReceivedRequest]) -> Vec<(i64, String, String)> {
+    let one = |it: &ReceivedRequest| (seq(it), kind(it), it.header("webhook-id").to_owned());
     received.iter().map(one).collect()
 }
 
@@ -88,7 +88,7 @@ async fn each_event_is_one_request_in_order_that_a_real_receiver_verifies() {
 
 #[tokio::test]
 async fn a_thin_body_has_ids_tool_risk_hash_and_link_and_a_full_one_also_the_event_as_readers_get_it() {
-    let receiver = Receiver::start(Does::answers(200, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(200, "")).await;
     let thin = receiver.webhook("thin");
     let mut full = receiver.webhook("full");
     full.body = WebhookBody::Full;
@@ -148,7 +148,7 @@ async fn a_thin_body_has_ids_tool_risk_hash_and_link_and_a_full_one_also_the_eve
 
 #[tokio::test]
 async fn a_webhook_gets_the_wanted_types_of_its_tenant_alone() {
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     let of = |name: &str, tenant: &str, events: &[&str]| {
         let mut webhook = receiver.webhook(name);
         webhook.tenant = tenant.to_owned();
@@ -176,8 +176,8 @@ async fn a_webhook_gets_the_wanted_types_of_its_tenant_alone() {
     for (tenant, id) in [("acme", &calls[2]), ("other", &calls[1]), ("acme", &calls[0])] {
         anonymous.as_user(tenant, "ann", &[]).reject(id).await.has_status(200);
     }
-    let calls_of = |received: Vec<Received>| {
-        let id = |it: &Received| it.json()["data"].text("tool_call_id").to_owned();
+    let calls_of = |received: Vec<ReceivedRequest>| {
+        let id = |it: &ReceivedRequest| it.json()["data"].text("tool_call_id").to_owned();
         received.iter().map(id).collect::<Vec<_>>()
     };
     assert_eq!(calls_of(receiver.got("ends", 2).await), [calls[2].clone(), calls[0].clone()]);
@@ -188,7 +188,7 @@ async fn a_webhook_gets_the_wanted_types_of_its_tenant_alone() {
 
 #[tokio::test]
 async fn a_new_webhook_begins_at_the_end_of_the_events_and_a_known_one_where_it_stopped() {
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     let app = receiver.server([receiver.webhook("old")]).await;
     app.held("pay", "1").await;
     let before = logged(&app).await;
@@ -210,7 +210,7 @@ async fn a_new_webhook_begins_at_the_end_of_the_events_and_a_known_one_where_it_
 
 #[tokio::test]
 async fn the_contents_of_a_deleted_thread_are_not_sent() {
-    let receiver = Receiver::start(Does::answers(500, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(500, "")).await;
     let mut full = receiver.webhook("full");
     full.body = WebhookBody::Full;
     let app = receiver.server([full]).await;
@@ -218,7 +218,7 @@ async fn the_contents_of_a_deleted_thread_are_not_sent() {
     receiver.got("full", 1).await;
     app.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     let events = logged(&app).await;
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     let failed = receiver.remote.received().len();
     super::enable(&app.client, "full").await;
     let got = receiver.got("full", failed + events.len()).await;
@@ -232,7 +232,7 @@ async fn the_contents_of_a_deleted_thread_are_not_sent() {
 
 #[tokio::test]
 async fn events_that_are_deleted_before_their_delivery_are_reported() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let app = receiver.server([receiver.webhook("late")]).await;
     app.held("pay", "1").await;
     super::becomes(&app.client, "late", "disabled").await;
@@ -241,7 +241,7 @@ async fn events_that_are_deleted_before_their_delivery_are_reported() {
     app.rows.drop_guards("events").await;
     app.rows.change(&format!("DELETE FROM events WHERE seq < {last}")).await.unwrap();
     assert_eq!(shown(&app.client, "late").await["has_gap"], true);
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     super::enable(&app.client, "late").await;
     let got = receiver.got("late", 2).await;
     assert_eq!(seq(&got[1]), last, "the delivery goes on with the first event that is left");
@@ -251,7 +251,7 @@ async fn events_that_are_deleted_before_their_delivery_are_reported() {
 
 #[tokio::test]
 async fn many_events_that_a_webhook_does_not_get_are_passed_over() {
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     let mut rare = receiver.webhook("rare");
     rare.events = Some(vec!["tool.rejected".to_owned()]);
     let app = receiver.server([rare]).await;

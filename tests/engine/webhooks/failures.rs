@@ -2,7 +2,7 @@
 
 use super::{Receiver, becomes, enable, kind, logged, seq, shown, with_webhooks};
 use holdpoint::app::{Clock, SystemClock, Timestamp, Uuid};
-use holdpoint_testkit::{Does, Embedded, Received, RemoteTool, eventually};
+use holdpoint_testkit::{Embedded, ReceivedRequest, RemoteTool, ServiceAction, eventually};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,9 +12,9 @@ const DAYS_3_MICROS: i64 = 3 * 24 * 60 * 60 * 1_000_000;
 
 /// A clock that a test moves.
 #[derive(Debug, Default)]
-pub(crate) struct Moved(AtomicI64);
+pub(crate) struct MovedClock(AtomicI64);
 
-impl Clock for Moved {
+impl Clock for MovedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }
@@ -24,24 +24,24 @@ impl Clock for Moved {
     }
 }
 
-impl Moved {
+impl MovedClock {
     pub(crate) fn by_seconds(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }
 }
 
-fn ids(received: &[Received]) -> Vec<&str> {
+fn ids(received: &[ReceivedRequest]) -> Vec<&str> {
     received.iter().map(|it| it.header("webhook-id")).collect()
 }
 
-fn time(received: &Received) -> i64 {
+fn time(received: &ReceivedRequest) -> i64 {
     received.header("webhook-timestamp").parse().unwrap()
 }
 
 #[tokio::test]
 async fn on_sqlite_attempts_follow_each_other_after_longer_waits_until_three_days_are_over() {
-    let receiver = Receiver::start(Does::answers(500, "")).await;
-    let (clock, dir) = (Arc::new(Moved::default()), tempfile::tempdir().unwrap());
+    let receiver = Receiver::start(ServiceAction::answers(500, "")).await;
+    let (clock, dir) = (Arc::new(MovedClock::default()), tempfile::tempdir().unwrap());
     clock.by_seconds(1_700_000_000);
     let webhooks = vec![receiver.webhook("down")];
     let app = Embedded::clocked(&dir, clock.clone(), |config| with_webhooks(config, webhooks)).await;
@@ -72,7 +72,7 @@ async fn on_sqlite_attempts_follow_each_other_after_longer_waits_until_three_day
     assert_eq!((&disabled["disabled_reason"], &disabled["cursor"]), (&json!("failed_too_long"), &json!(0)));
 
     let failed = receiver.got("down", 5).await;
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     let enabled = enable(&app.client, "down").await;
     assert_eq!((&enabled["state"], &enabled["failures"]), (&json!("delivering"), &json!(null)));
     let events = logged(&app).await;
@@ -86,8 +86,8 @@ async fn on_sqlite_attempts_follow_each_other_after_longer_waits_until_three_day
 #[tokio::test]
 async fn a_busy_receiver_gets_the_same_request_again_after_the_wait_that_it_asks_for() {
     for status in [429, 503] {
-        let receiver = Receiver::start(Does::answers(204, "")).await;
-        receiver.remote.next([Does::Busy(status, 1)]);
+        let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
+        receiver.remote.next([ServiceAction::Busy(status, 1)]);
         let app = receiver.server([receiver.webhook("busy")]).await;
         app.held("pay", "1").await;
         let events = logged(&app).await;
@@ -104,7 +104,7 @@ async fn a_busy_receiver_gets_the_same_request_again_after_the_wait_that_it_asks
 
 #[tokio::test]
 async fn a_receiver_that_is_gone_is_disabled_at_once_and_keeps_its_place() {
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     let app = receiver.server([receiver.webhook("gone"), receiver.webhook("stays")]).await;
     app.held("pay", "1").await;
     let before = logged(&app).await;
@@ -113,7 +113,7 @@ async fn a_receiver_that_is_gone_is_disabled_at_once_and_keeps_its_place() {
     let stays = async || (shown(&app.client, "stays").await["cursor"] == before.len()).then_some(());
     eventually("everything is delivered", stays).await;
 
-    receiver.remote.now(Does::answers(410, ""));
+    receiver.remote.now(ServiceAction::answers(410, ""));
     app.held("pay", "2").await;
     for name in ["gone", "stays"] {
         let disabled = becomes(&app.client, name, "disabled").await;
@@ -124,7 +124,7 @@ async fn a_receiver_that_is_gone_is_disabled_at_once_and_keeps_its_place() {
         assert!(disabled["waiting_since"].is_string() && disabled["disabled_at"].is_string(), "{disabled}");
     }
     let so_far = receiver.remote.received_at("/gone").len();
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     enable(&app.client, "stays").await;
     let events = logged(&app).await;
     receiver.got("stays", events.len() + 1).await;
@@ -134,7 +134,7 @@ async fn a_receiver_that_is_gone_is_disabled_at_once_and_keeps_its_place() {
 
 #[tokio::test]
 async fn three_days_of_failures_disable_a_webhook() {
-    let receiver = Receiver::start(Does::answers(500, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(500, "")).await;
     let app = receiver.server([receiver.webhook("down")]).await;
     app.held("pay", "1").await;
     becomes(&app.client, "down", "failing").await;
@@ -148,12 +148,12 @@ async fn three_days_of_failures_disable_a_webhook() {
 
 #[tokio::test]
 async fn everything_but_a_success_is_a_failure_and_no_redirect_is_followed() {
-    let elsewhere = RemoteTool::start(Does::answers(204, "")).await;
+    let elsewhere = RemoteTool::start(ServiceAction::answers(204, "")).await;
     let cases = [
-        (Does::Redirects(elsewhere.base.clone()), "status", Some(307)),
-        (Does::answers(404, ""), "status", Some(404)),
-        (Does::Hangs, "no_answer", None),
-        (Does::Resets, "no_answer", None),
+        (ServiceAction::Redirects(elsewhere.base.clone()), "status", Some(307)),
+        (ServiceAction::answers(404, ""), "status", Some(404)),
+        (ServiceAction::Hangs, "no_answer", None),
+        (ServiceAction::Resets, "no_answer", None),
     ];
     for (does, last, status) in cases {
         let receiver = Receiver::start(does).await;
@@ -168,7 +168,7 @@ async fn everything_but_a_success_is_a_failure_and_no_redirect_is_followed() {
 
 #[tokio::test]
 async fn a_body_without_an_end_is_not_read() {
-    let receiver = Receiver::start(Does::Floods(200)).await;
+    let receiver = Receiver::start(ServiceAction::Floods(200)).await;
     let app = receiver.server([receiver.webhook("floods")]).await;
     app.held("pay", "1").await;
     let events = logged(&app).await;
@@ -183,7 +183,7 @@ async fn a_body_without_an_end_is_not_read() {
 
 #[tokio::test]
 async fn an_address_that_may_not_be_reached_gets_no_request() {
-    let receiver = Receiver::start(Does::answers(204, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(204, "")).await;
     // A name is checked where the connection is opened.
     let mut private = receiver.webhook("private");
     private.url = private.url.replace("http://127.0.0.1", "https://localhost");

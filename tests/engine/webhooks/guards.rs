@@ -1,11 +1,11 @@
 //! The guards of the database for endpoints.
 
 use super::{Receiver, becomes};
-use holdpoint_testkit::Does;
+use holdpoint_testkit::ServiceAction;
 
 #[tokio::test]
 async fn a_cursor_only_grows_and_a_state_has_its_facts() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let app = receiver.server([receiver.webhook("gone")]).await;
     app.held("pay", "1").await;
     becomes(&app.client, "gone", "disabled").await;

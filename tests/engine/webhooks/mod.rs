@@ -8,11 +8,13 @@ mod failures;
 mod guards;
 mod operators;
 
-pub(super) use failures::Moved;
+pub(super) use failures::MovedClock;
 
 use holdpoint::config::{Config, Webhook};
 use holdpoint_testkit::webhooks::webhook;
-use holdpoint_testkit::{Client, Does, Embedded, JsonFields, Received, RemoteTool, Rows, eventually};
+use holdpoint_testkit::{
+    Client, Embedded, JsonFields, ReceivedRequest, RemoteTool, Rows, ServiceAction, eventually,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,7 +29,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    async fn start(then: Does) -> Self {
+    async fn start(then: ServiceAction) -> Self {
         Self { remote: RemoteTool::start(then).await, dir: tempfile::tempdir().unwrap() }
     }
 
@@ -41,7 +43,7 @@ impl Receiver {
     }
 
     /// Waits until this webhook has got this many requests, and returns their bodies.
-    async fn got(&self, name: &str, count: usize) -> Vec<Received> {
+    async fn got(&self, name: &str, count: usize) -> Vec<ReceivedRequest> {
         let path = format!("/{name}");
         let got = async || Some(self.remote.received_at(&path)).filter(|all| all.len() >= count);
         eventually(&format!("{name} gets {count} requests"), got).await
@@ -54,11 +56,11 @@ fn with_webhooks(config: &mut Config, webhooks: Vec<Webhook>) {
 }
 
 /// The type of the event in a request.
-fn kind(received: &Received) -> String {
+fn kind(received: &ReceivedRequest) -> String {
     received.json().text("type").to_owned()
 }
 
-fn seq(received: &Received) -> i64 {
+fn seq(received: &ReceivedRequest) -> i64 {
     received.json()["data"]["seq"].as_i64().unwrap()
 }
 

@@ -3,12 +3,12 @@
 use super::crashes::Desk;
 use super::{Receiver, becomes, enable, logged, shown, with_webhooks};
 use holdpoint_testkit::token::with_tokens;
-use holdpoint_testkit::{Does, Embedded, JsonFields, Process, eventually};
+use holdpoint_testkit::{Embedded, JsonFields, Process, ServiceAction, eventually};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let of = |name: &str, tenant: &str| {
         let mut webhook = receiver.webhook(name);
         webhook.tenant = tenant.to_owned();
@@ -59,7 +59,7 @@ async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
     app.client.get("/webhooks").await.has_status(403);
     operator.post("/webhooks/nothing/enable", &json!(null)).await.has_status(404);
     assert_eq!(shown(&operator, "ours").await["state"], "disabled");
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     assert_eq!(enable(&operator, "ours").await["state"], "delivering");
     receiver.got("ours", 2).await;
     assert_eq!(enable(&operator, "ours").await["state"], "delivering", "it may be enabled already");
@@ -67,7 +67,7 @@ async fn an_operator_sees_and_enables_the_webhooks_of_the_own_tenant_alone() {
 
 #[tokio::test]
 async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let app = receiver.server([receiver.webhook("gone")]).await;
     app.held("pay", "1").await;
     becomes(&app.client, "gone", "disabled").await;
@@ -80,7 +80,7 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
     let line = ["gone", "webhook", "not", "configured", "default", "0", "0", "1", "status", "410"];
     assert_eq!(lines[1][..10], line);
     app.operate(&["webhooks", "enable", "gne"]).refused_for("there is no webhook or recipient \"gne\"");
-    receiver.remote.now(Does::answers(204, ""));
+    receiver.remote.now(ServiceAction::answers(204, ""));
     let said = app.operate(&["webhooks", "enable", "gone"]).stdout_of_success();
     assert!(said.contains("gone is enabled"), "{said}");
     let events = logged(&app).await;
@@ -89,9 +89,9 @@ async fn the_terminal_lists_webhooks_and_enables_them_beside_a_server() {
 
 #[tokio::test]
 async fn attempts_lag_and_disabled_webhooks_are_metrics() {
-    let receiver = Receiver::start(Does::answers(410, "")).await;
+    let receiver = Receiver::start(ServiceAction::answers(410, "")).await;
     let mut up = receiver.webhook("up");
-    up.url = holdpoint_testkit::RemoteTool::start(Does::answers(204, "")).await.base;
+    up.url = holdpoint_testkit::RemoteTool::start(ServiceAction::answers(204, "")).await.base;
     let app = receiver.server([up, receiver.webhook("gone")]).await;
     app.held("pay", "1").await;
     let events = logged(&app).await.len();
@@ -117,7 +117,7 @@ async fn attempts_lag_and_disabled_webhooks_are_metrics() {
 
 #[tokio::test]
 async fn the_path_of_an_address_and_the_secrets_are_in_no_answer_log_or_row() {
-    let desk = Desk::at(Does::Resets, "/canary-path?key=canary-key").await;
+    let desk = Desk::at(ServiceAction::Resets, "/canary-path?key=canary-key").await;
     let server = Process::spawn_captured(desk.command().env("HOLDPOINT_LOG__LEVEL", "trace"));
     desk.hold(&server, "a").await;
     let failing = becomes(&server.client, "desk", "failing").await.to_string();

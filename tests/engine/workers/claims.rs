@@ -3,8 +3,8 @@
 use super::{Job, add_worker_tools, approved, ask, claim, code, nothing, start};
 use futures::future::{join, join_all};
 use holdpoint_testkit::{
-    Client, Cluster, Embedded, JsonFields, Leave, Leaver, Purpose, Statements, call, eventually, postgres,
-    probes,
+    Client, Cluster, DisconnectKind, Embedded, JsonFields, Leaver, Purpose, Statements, call, eventually,
+    postgres, probes,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ async fn on_postgres_a_worker_claims_renews_and_settles_at_other_replicas() {
 async fn a_worker_that_left_while_its_claim_waited_gets_no_call() {
     let app = start().await;
     let waiting = async |count| waiting(&app.client, count).await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let (_, id) = app.held("ship", &format!("{how:?}")).await;
         let body = json!({ "tools": ["ship"], "wait": 60 });
         let leaver = Leaver::sends(&app.client, how, "/tool_calls/claim", &body).await;
@@ -121,7 +121,11 @@ async fn a_claim_ends_with_the_server_and_takes_nothing_along() {
 
 #[tokio::test]
 async fn a_call_of_a_worker_is_claimed_by_no_process() {
-    let app = super::impatient(super::TIMEOUT).await;
+    let app = super::start_with(super::TIMEOUT, |config| {
+        config.approval.lease = Duration::from_millis(300);
+        config.approval.sweep = Duration::from_millis(20);
+    })
+    .await;
     let (_, id) = approved(&app, "ship", "10").await;
     // The sweeper claims what was approved longer ago than a lease.
     let sweeps = async || {
@@ -144,7 +148,7 @@ async fn a_call_of_a_worker_is_claimed_by_no_process() {
 #[tokio::test]
 async fn a_call_goes_to_the_next_claim_if_the_client_of_the_first_has_left() {
     let app = start().await;
-    for how in Leave::ALL {
+    for how in DisconnectKind::ALL {
         let (_, id) = app.held("ship", &format!("{how:?}")).await;
         let body = json!({ "tools": ["ship"], "wait": 60 });
         let leaver = Leaver::sends(&app.client, how, "/tool_calls/claim", &body).await;

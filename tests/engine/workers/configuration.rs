@@ -1,15 +1,15 @@
 //! Entries of `[[worker_tools]]` and `auth.worker_roles` that cannot be used, each named by its key.
 
 use super::crashes::Shop;
-use holdpoint_testkit::Ended;
+use holdpoint_testkit::EndedCommand;
 use std::process::Command;
 
 /// Runs `holdpoint` with this configuration and this argument to its end.
-async fn run(toml: &str, argument: &str) -> Ended {
+async fn run(toml: &str, argument: &str) -> EndedCommand {
     let shop = Shop::new(toml).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.current_dir(shop.dir.path()).env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0").arg(argument);
-    Ended::of(command.output().unwrap())
+    EndedCommand::of(command.output().unwrap())
 }
 
 /// A configuration with one tool and these lines in its entry.
@@ -63,5 +63,5 @@ async fn two_kinds_of_tools_have_different_names() {
         Shop::new(&one("").replace("\"ship\"", "\"read_file\"").replace("demo = false", "demo = true")).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.current_dir(shop.dir.path()).env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0");
-    Ended::of(command.output().unwrap()).refused_for("tool \"read_file\" is registered twice");
+    EndedCommand::of(command.output().unwrap()).refused_for("tool \"read_file\" is registered twice");
 }

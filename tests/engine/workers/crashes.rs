@@ -130,7 +130,7 @@ async fn a_worker_killed_in_mid_call_leaves_the_outcome_unknown() {
 #[tokio::test]
 async fn a_call_of_a_killed_worker_goes_to_another_one_if_it_is_idempotent() {
     let shop = Shop::new(&tool(true)).await;
-    let server = shop.start("1s");
+    let server = shop.start("3s");
     let mut worker = shop.worker(&server.client, HANGS);
     let id = approved(&server.client).await;
     shop.becomes("begun1").await;
@@ -145,13 +145,13 @@ async fn a_call_of_a_killed_worker_goes_to_another_one_if_it_is_idempotent() {
 #[tokio::test]
 async fn an_execution_longer_than_its_lease_is_kept_alive_by_renewals() {
     let shop = Shop::new(&tool(false)).await;
-    let server = shop.start("1s");
+    let server = shop.start("3s");
     let _worker = shop.worker(&server.client, WAITS);
     let id = approved(&server.client).await;
     shop.becomes("begun1").await;
     let rows = shop.rows().await;
     let kept = async || {
-        let kept = rows.count("tool_calls WHERE lease_until - started_at > 2500000").await;
+        let kept = rows.count("tool_calls WHERE lease_until - started_at > 6500000").await;
         (kept == 1).then_some(())
     };
     eventually("the lease is renewed beyond twice its time", kept).await;

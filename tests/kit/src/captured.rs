@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// unknown variables of that prefix.
 const CHILD: &str = "CHILD_WATCHED_SERVER";
 
-/// The process of the server of [`Watched`]: see `child_servers`.
+/// The process of the server of [`WatchedServer`]: see `child_servers`.
 pub fn serve_watched() {
     #[expect(clippy::disallowed_methods, reason = "tells the child from a test run with --ignored")]
     if std::env::var_os(CHILD).is_none() {
@@ -48,7 +48,7 @@ pub fn serve_watched() {
 }
 
 /// The server, its model server, its folder and its database.
-pub struct Watched {
+pub struct WatchedServer {
     pub server: Process,
     upstream: Upstream,
     database: String,
@@ -58,7 +58,7 @@ pub struct Watched {
 /// The API key of the model server.
 pub const MODEL_KEY: &str = "sk-canary-8c1f0e5b";
 
-impl Watched {
+impl WatchedServer {
     /// Starts a server that accepts tokens, with these additional settings.
     pub async fn start(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ pub struct Question {
 pub struct Service {
     report: Arc<Mutex<Report>>,
     requests: Arc<Mutex<Vec<Question>>>,
-    /// `Says::Waits` continues once for each permit here.
+    /// `Report::Waits` continues once for each permit here.
     pub release: Arc<Semaphore>,
 }
 

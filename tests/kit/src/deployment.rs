@@ -4,7 +4,7 @@
 
 use super::logged::log_statements;
 use super::{
-    Client, Ended, Logged, Probe, Process, Rows, add_agents, eventually, holdpoint, postgres,
+    Client, EndedCommand, Probe, Process, Rows, StatementLog, add_agents, eventually, holdpoint, postgres,
     postgres_if_chosen, valid_question,
 };
 use futures::StreamExt;
@@ -334,9 +334,9 @@ impl Deployment {
     }
 
     /// Starts a server with these settings whose statements are logged.
-    pub fn start_logged(&self, settings: &[(&str, &str)]) -> (Process, Logged) {
+    pub fn start_logged(&self, settings: &[(&str, &str)]) -> (Process, StatementLog) {
         let settings = [settings, &[STATEMENTS]].concat();
-        (self.start_with("30s", &settings), Logged::from(self.dir.path().join(STATEMENTS.1)))
+        (self.start_with("30s", &settings), StatementLog::from(self.dir.path().join(STATEMENTS.1)))
     }
 
     /// The command that starts a server.
@@ -434,8 +434,8 @@ impl Deployment {
     }
 
     /// Runs the server's own binary here as an operator does, to its end.
-    pub fn operate(&self, args: &[&str]) -> Ended {
-        Ended::of(self.operator(args).output().unwrap())
+    pub fn operate(&self, args: &[&str]) -> EndedCommand {
+        EndedCommand::of(self.operator(args).output().unwrap())
     }
 
     /// The command of an operator with these arguments.

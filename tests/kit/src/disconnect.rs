@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
+pub enum DisconnectKind {
     /// HTTP/1.1: the client closes its end; the server notices after it has read everything.
     Fin,
     /// HTTP/1.1: the client resets the connection, which the server notices at once.
@@ -26,7 +26,7 @@ pub enum Leave {
     Http2Rst,
 }
 
-impl Leave {
+impl DisconnectKind {
     pub const ALL: [Self; 5] = [Self::Fin, Self::Rst, Self::StreamReset, Self::Http2Fin, Self::Http2Rst];
 
     fn is_http2(self) -> bool {
@@ -36,7 +36,7 @@ impl Leave {
 
 /// The part of a request that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum SentPart {
     Whole,
     /// The request without its end (its last byte, or END_STREAM). The bytes sent are valid JSON by
     /// themselves, so a server that takes them for the whole body could start work.
@@ -46,7 +46,7 @@ enum Part {
 /// A client on its own connection, with one request that it abandons.
 #[derive(Debug)]
 pub struct Leaver {
-    how: Leave,
+    how: DisconnectKind,
     socket: TcpStream,
     address: String,
     read: Vec<u8>,
@@ -54,20 +54,20 @@ pub struct Leaver {
 
 impl Leaver {
     /// Posts this body and reads nothing yet.
-    pub async fn sends(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
+    pub async fn sends(client: &Client, how: DisconnectKind, path: &str, body: &Value) -> Self {
         let mut leaver = Self::connects(client, how).await;
-        leaver.posts(path, &body.to_string(), Part::Whole).await;
+        leaver.posts(path, &body.to_string(), SentPart::Whole).await;
         leaver
     }
 
     /// Posts all but the end of this body, and waits until the server has started to read it.
-    pub async fn sends_half(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
+    pub async fn sends_half(client: &Client, how: DisconnectKind, path: &str, body: &Value) -> Self {
         let mut leaver = Self::connects(client, how).await;
-        leaver.posts(path, &body.to_string(), Part::Half).await;
+        leaver.posts(path, &body.to_string(), SentPart::Half).await;
         leaver
     }
 
-    async fn connects(client: &Client, how: Leave) -> Self {
+    async fn connects(client: &Client, how: DisconnectKind) -> Self {
         let address = client.base.trim_start_matches("http://").to_owned();
         let socket = TcpStream::connect(&address).await.unwrap();
         // Each write is sent at once, in its own segment.
@@ -75,7 +75,7 @@ impl Leaver {
         Self { how, socket, address, read: Vec::new() }
     }
 
-    async fn posts(&mut self, path: &str, body: &str, part: Part) {
+    async fn posts(&mut self, path: &str, body: &str, part: SentPart) {
         if self.how.is_http2() {
             self.posts_over_http2(path, body, part).await;
         } else {
@@ -83,10 +83,10 @@ impl Leaver {
         }
     }
 
-    async fn posts_over_http1(&mut self, path: &str, body: &str, part: Part) {
+    async fn posts_over_http1(&mut self, path: &str, body: &str, part: SentPart) {
         let (expect, missing) = match part {
-            Part::Whole => ("", 0),
-            Part::Half => ("expect: 100-continue\r\n", 1),
+            SentPart::Whole => ("", 0),
+            SentPart::Half => ("expect: 100-continue\r\n", 1),
         };
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n{expect}\
@@ -95,15 +95,15 @@ impl Leaver {
             body.len() + missing
         );
         self.writes(head.as_bytes()).await;
-        if part == Part::Half {
+        if part == SentPart::Half {
             // The server sends `100 Continue` when it begins to read the body.
             self.receives_head().await;
         }
         self.writes(body.as_bytes()).await;
     }
 
-    async fn posts_over_http2(&mut self, path: &str, body: &str, part: Part) {
-        let end = if part == Part::Whole { http2::END_STREAM } else { 0 };
+    async fn posts_over_http2(&mut self, path: &str, body: &str, part: SentPart) {
+        let end = if part == SentPart::Whole { http2::END_STREAM } else { 0 };
         let head = http2::head("POST", path, &self.address);
         let request = [
             http2::PREFACE,
@@ -112,7 +112,7 @@ impl Leaver {
             &http2::frame(http2::DATA, end, http2::FIRST, body.as_bytes()),
         ];
         self.writes(&request.concat()).await;
-        if part == Part::Half {
+        if part == SentPart::Half {
             // Frames are read in order: a server that answers this ping has read the frames before it.
             self.writes(&http2::frame(http2::PING, 0, 0, &[0; 8])).await;
             let answer = |frame: &http2::Frame<'_>| frame.kind == http2::PING && frame.flags == http2::ACK;
@@ -175,16 +175,16 @@ impl Leaver {
     /// stays serves another request, and is returned.
     pub async fn leaves(mut self) -> Option<TcpStream> {
         match self.how {
-            Leave::Fin | Leave::Http2Fin => {
+            DisconnectKind::Fin | DisconnectKind::Http2Fin => {
                 self.socket.shutdown().await.unwrap();
                 while self.reads().await {}
                 None
             }
-            Leave::Rst | Leave::Http2Rst => {
+            DisconnectKind::Rst | DisconnectKind::Http2Rst => {
                 self.socket.set_zero_linger().unwrap();
                 None
             }
-            Leave::StreamReset => {
+            DisconnectKind::StreamReset => {
                 self.writes(&http2::frame(http2::RST_STREAM, 0, http2::FIRST, &http2::CANCEL)).await;
                 let head = http2::head("GET", "/tools", &self.address);
                 let flags = http2::END_HEADERS | http2::END_STREAM;

@@ -14,13 +14,13 @@ const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in eac
                        package chromium-headless-shell; what went wrong stands above";
 
 /// The pending commands and the receivers of their answers.
-type Waiting = HashMap<u64, oneshot::Sender<Value>>;
+type PendingCommands = HashMap<u64, oneshot::Sender<Value>>;
 
 /// A driver process. It ends when its stdin is closed with this process.
 pub struct Driver {
     stdin: Mutex<ChildStdin>,
     /// `None` after the process has ended: no command can be answered then.
-    waiting: Arc<Mutex<Option<Waiting>>>,
+    waiting: Arc<Mutex<Option<PendingCommands>>>,
     ids: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Driver {
         let mut child = command.spawn().expect("node is installed");
         let stdin = Mutex::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-        let waiting = Arc::new(Mutex::new(Some(Waiting::new())));
+        let waiting = Arc::new(Mutex::new(Some(PendingCommands::new())));
         let answered = waiting.clone();
         std::thread::spawn(move || {
             for line in answers.map_while(Result::ok) {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// The response to a request for its keys.
 #[derive(Debug, Clone)]
-pub enum Answers {
+pub enum KeysResponse {
     Keys(Vec<Value>),
     /// A body with these bytes.
     Body(String),
@@ -28,7 +28,7 @@ pub enum Answers {
 
 #[derive(Debug)]
 struct State {
-    answers: Answers,
+    answers: KeysResponse,
     requests: usize,
     /// Bytes of an endless body that were written before the client disconnected.
     written: Option<usize>,
@@ -66,7 +66,7 @@ pub fn issued(name: &str, seed: u8, tenant: &str, user: &str) -> String {
 }
 
 impl Issuer {
-    pub async fn start(answers: Answers) -> Self {
+    pub async fn start(answers: KeysResponse) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/keys", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State { answers, requests: 0, written: None }));
@@ -93,7 +93,7 @@ impl Issuer {
     }
 
     /// Sets the response to later requests.
-    pub fn answers(&self, answers: Answers) {
+    pub fn answers(&self, answers: KeysResponse) {
         self.state.lock().unwrap().answers = answers;
     }
 
@@ -126,15 +126,15 @@ impl Drop for Issuer {
 }
 
 /// Sends the response; returns the bytes written of an endless body.
-async fn answer(mut socket: TcpStream, answers: Answers) -> Option<usize> {
+async fn answer(mut socket: TcpStream, answers: KeysResponse) -> Option<usize> {
     let mut request = [0; 4096];
     // The read may fail: a client that disconnects at once needs no response.
     let _read = socket.read(&mut request).await;
     let body = match answers {
-        Answers::Keys(keys) => json!({ "keys": keys }).to_string(),
-        Answers::Body(body) => body,
-        Answers::Nothing => return None,
-        Answers::ForEver => {
+        KeysResponse::Keys(keys) => json!({ "keys": keys }).to_string(),
+        KeysResponse::Body(body) => body,
+        KeysResponse::Nothing => return None,
+        KeysResponse::ForEver => {
             let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"keys\":[\"";
             let mut written = head.len();
             socket.write_all(head).await.ok()?;
@@ -143,14 +143,14 @@ async fn answer(mut socket: TcpStream, answers: Answers) -> Option<usize> {
             }
             return Some(written);
         }
-        Answers::Slowly => {
+        KeysResponse::Slowly => {
             let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{";
             // Waits until the client disconnects.
             let _written = socket.write_all(head).await;
             let _left = socket.read(&mut request).await;
             return None;
         }
-        Answers::Elsewhere(location) => {
+        KeysResponse::Elsewhere(location) => {
             let head = format!("HTTP/1.1 302 Found\r\nconnection: close\r\nlocation: {location}\r\n\r\n");
             let _written = socket.write_all(head.as_bytes()).await;
             return None;

@@ -65,19 +65,19 @@ pub mod workers;
 
 pub use agents::{Clerk, add_agents};
 pub use aimock::Aimock;
-pub use bad_server::{Act, BadServer, Closed, KEY, Reply, ResponseState};
+pub use bad_server::{BadServer, ClosedAddress, KEY, RawResponse, ResponseAction, ResponseState};
 pub use browser::{Browser, Tab};
-pub use captured::{MODEL_KEY, Watched, serve_watched};
+pub use captured::{MODEL_KEY, WatchedServer, serve_watched};
 pub use client::{Answer, Client, Turn};
 pub use courier::{Question, Report, Service};
 pub use deployment::{Deployment, LEASE, serve_deployed};
-pub use disconnect::{Leave, Leaver};
+pub use disconnect::{DisconnectKind, Leaver};
 pub use driver::Driver;
 pub use eventually::eventually;
 pub use failover::Failover;
 pub use home::Home;
 pub use json_fields::JsonFields;
-pub use logged::Logged;
+pub use logged::StatementLog;
 pub use model::{Scene, call};
 pub use next::Next;
 pub use nginx::Nginx;
@@ -86,18 +86,18 @@ pub use page_package::{PagePackage, code_of};
 pub use pgbouncer::Pgbouncer;
 pub use places::{built, in_repository, scratch, temporary};
 pub use ports::free_port;
-pub use postgres::{Cluster, Synced, empty_postgres, postgres, postgres_if_chosen};
+pub use postgres::{Cluster, DiskSync, empty_postgres, postgres, postgres_if_chosen};
 pub use process::Process;
-pub use proxy::{Commit, Proxy};
+pub use proxy::{CommitFate, Proxy};
 pub use recording::{Cost, Transactions};
-pub use remote_tool::{Does, Received, RemoteTool, read as read_request};
+pub use remote_tool::{ReceivedRequest, RemoteTool, ServiceAction, read as read_request};
 pub use rows::Rows;
 pub use sample_page::SamplePage;
 pub use serve::{Embedded, asked_from, empty_sqlite, sqlite};
 pub use socket::Socket;
 pub use sse::Sse;
 pub use statements::{Purpose, Statements};
-pub use terminal::{Ended, Pty, holdpoint};
+pub use terminal::{EndedCommand, Pty, holdpoint};
 pub use tools::{ChangedPay, Count, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub use upstream::{RecordedRequest, Upstream};
 pub use valid_history::rules::is_id_for_all;
@@ -108,7 +108,7 @@ pub use wires::{Ending, ScriptedAnswer, Wire};
 pub const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
                                   Do not repeat it without asking the user.";
 
-/// Defines the servers that [`Deployment`] and [`Watched`] start, as ignored tests of the program: a process of that
+/// Defines the servers that [`Deployment`] and [`WatchedServer`] start, as ignored tests of the program: a process of that
 /// program serves.
 #[macro_export]
 macro_rules! child_servers {
@@ -121,7 +121,7 @@ macro_rules! child_servers {
             }
 
             #[test]
-            #[ignore = "serves until it is stopped; `Watched` starts it"]
+            #[ignore = "serves until it is stopped; `WatchedServer` starts it"]
             fn watched() {
                 $crate::serve_watched();
             }

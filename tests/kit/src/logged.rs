@@ -58,13 +58,13 @@ impl Visit for Text {
 }
 
 /// Reads the log of a server's statements.
-pub struct Logged {
+pub struct StatementLog {
     file: PathBuf,
     /// The number of lines that were taken.
     taken: usize,
 }
 
-impl Logged {
+impl StatementLog {
     pub fn from(file: PathBuf) -> Self {
         Self { file, taken: 0 }
     }

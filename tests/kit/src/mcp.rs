@@ -98,11 +98,11 @@ impl Deployment {
 }
 
 /// A server whose tools the test steers: `tests/mcp/server.mjs`.
-pub struct Steered {
+pub struct SteeredServer {
     pub state: TempDir,
 }
 
-impl Steered {
+impl SteeredServer {
     /// With these tools at first.
     pub fn new(tools: &Value) -> Self {
         let steered = Self { state: tempfile::tempdir().unwrap() };
@@ -225,7 +225,7 @@ impl Steered {
     }
 }
 
-/// The definition of a tool of [`Steered`].
+/// The definition of a tool of [`SteeredServer`].
 pub fn definition(name: &str, description: &str) -> Value {
     let input = json!({ "type": "object", "properties": { "do": { "type": "string" }, "note": { "type": "string" } } });
     json!({ "name": name, "description": description, "inputSchema": input })

@@ -2,7 +2,7 @@
 
 use super::places::CHOICE;
 use super::ports::free_port;
-use super::{Ended, Rows, eventually, holdpoint};
+use super::{EndedCommand, Rows, eventually, holdpoint};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::CommandExt;
@@ -28,24 +28,24 @@ pub async fn postgres_if_chosen() -> Option<String> {
 pub async fn postgres() -> String {
     // A copy of a migrated database costs less than a migration.
     static TEMPLATE: OnceCell<String> = OnceCell::const_new();
-    let template = TEMPLATE.get_or_init(async || Shared::get().cluster.template().await).await;
-    Shared::get().database_like(template).await
+    let template = TEMPLATE.get_or_init(async || SharedCluster::get().cluster.template().await).await;
+    SharedCluster::get().database_like(template).await
 }
 
 /// The URL of a database without tables, on the same server.
 pub async fn empty_postgres() -> String {
-    Shared::get().database_like("template1").await
+    SharedCluster::get().database_like("template1").await
 }
 
 /// The server of all tests of this process.
-struct Shared {
+struct SharedCluster {
     cluster: Cluster,
     /// The connection that creates and drops databases runs on a thread of its own: it outlives each test.
-    changes: mpsc::UnboundedSender<Change>,
+    changes: mpsc::UnboundedSender<DatabaseChange>,
 }
 
 /// A statement that creates or drops a database, and the receiver of its outcome.
-type Change = (String, oneshot::Sender<Result<u64, String>>);
+type DatabaseChange = (String, oneshot::Sender<Result<u64, String>>);
 
 /// The databases of the test on this thread, which drops them when it ends. The server has its files in memory.
 struct Databases(RefCell<Vec<String>>);
@@ -54,12 +54,12 @@ thread_local! {
     static DATABASES: Databases = const { Databases(RefCell::new(Vec::new())) };
 }
 
-impl Shared {
+impl SharedCluster {
     fn get() -> &'static Self {
-        static SHARED: OnceLock<Shared> = OnceLock::new();
+        static SHARED: OnceLock<SharedCluster> = OnceLock::new();
         SHARED.get_or_init(|| {
             let cluster = Cluster::start();
-            let (changes, mut next) = mpsc::unbounded_channel::<Change>();
+            let (changes, mut next) = mpsc::unbounded_channel::<DatabaseChange>();
             let url = cluster.url("postgres");
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -92,7 +92,7 @@ impl Shared {
 impl Drop for Databases {
     fn drop(&mut self) {
         for name in self.0.take() {
-            drop(Shared::get().change(format!("DROP DATABASE {name} WITH (FORCE)")));
+            drop(SharedCluster::get().change(format!("DROP DATABASE {name} WITH (FORCE)")));
         }
     }
 }
@@ -110,21 +110,21 @@ fn create_database(name: &str, template: &str) -> String {
 #[derive(Debug)]
 pub struct Cluster {
     port: u16,
-    synced: Synced,
+    synced: DiskSync,
     keeper: Mutex<Keeper>,
     databases: AtomicU32,
 }
 
 /// Whether the server waits for its disk.
 #[derive(Debug, Clone, Copy)]
-pub enum Synced {
+pub enum DiskSync {
     /// The server syncs as in production.
     Yes,
     /// The server does not sync (`fsync = off`), for speed.
     No,
 }
 
-impl Synced {
+impl DiskSync {
     const fn option(self) -> &'static str {
         match self {
             Self::Yes => "",
@@ -150,10 +150,10 @@ pub(super) struct Keeper {
 
 impl Cluster {
     pub fn start() -> Self {
-        Self::start_with(Synced::No)
+        Self::start_with(DiskSync::No)
     }
 
-    pub fn start_with(synced: Synced) -> Self {
+    pub fn start_with(synced: DiskSync) -> Self {
         let mut keeper = Keeper::spawn(include_str!("postgres.sh"), &[synced.files().to_owned()]);
         assert!(keeper.is_ok(), "{MISSING}");
         // Another process can take the port after it was found free.
@@ -183,7 +183,7 @@ impl Cluster {
     async fn template(&self) -> String {
         let url = self.database().await;
         let folder = tempfile::tempdir().unwrap();
-        Ended::of(holdpoint(folder.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
+        EndedCommand::of(holdpoint(folder.path(), &url, &["migrate"]).output().unwrap()).stdout_of_success();
         let (_, name) = url.rsplit_once('/').unwrap();
         let rows = Rows::open(&self.url("postgres")).await;
         let sessions = format!("pg_stat_activity WHERE datname = '{name}'");

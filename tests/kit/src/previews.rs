@@ -68,7 +68,7 @@ impl World {
             Preview::OutcomeUnknown => Err(ToolError::outcome_unknown()),
             Preview::Breaks => panic!("secret {note}"),
             Preview::Hangs => {
-                let _hangs = Hanging(self.dropped.clone());
+                let _hangs = HangingPreview(self.dropped.clone());
                 std::future::pending().await
             }
             Preview::Together(all) => {
@@ -100,9 +100,9 @@ impl World {
     }
 }
 
-pub struct Hanging(Arc<Mutex<usize>>);
+pub struct HangingPreview(Arc<Mutex<usize>>);
 
-impl Drop for Hanging {
+impl Drop for HangingPreview {
     fn drop(&mut self) {
         *self.0.lock().unwrap() += 1;
     }

@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 
 /// The output of a process so far, stdout and stderr.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Printed(Arc<Mutex<String>>);
+pub(crate) struct PrintedOutput(Arc<Mutex<String>>);
 
-impl Printed {
+impl PrintedOutput {
     /// The whole output.
     pub(crate) fn all(&self) -> String {
         self.0.lock().unwrap().clone()
@@ -31,7 +31,7 @@ impl Printed {
 pub struct Process {
     pub client: Client,
     child: Child,
-    printed: Printed,
+    printed: PrintedOutput,
     /// They end when the process has closed its stdout and stderr.
     listeners: Vec<JoinHandle<()>>,
 }
@@ -84,7 +84,7 @@ impl Process {
             .find_map(|line| line.split_once("holdpoint listens on ").map(|(_, it)| it.trim().to_owned()))
             .expect("the server prints its address");
         // The rest of its output is read, so that the process never blocks on a full pipe.
-        let printed = Printed::default();
+        let printed = PrintedOutput::default();
         let mut listeners = vec![printed.follow(lines)];
         listeners.extend(child.stderr.take().map(|logs| printed.follow(BufReader::new(logs).lines())));
         Self { client: Client::new(address), child, printed, listeners }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The fate of a commit on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commit {
+pub enum CommitFate {
     /// The commit is made, and the connection breaks before the client gets the response.
     Made,
     /// The commit is made, and the connection is silent from then on.
@@ -35,7 +35,7 @@ pub struct Proxy {
     pub address: SocketAddr,
     there: Arc<Mutex<Vec<mpsc::UnboundedSender<Command>>>>,
     /// The transaction whose commit is disturbed: the first that sends these words to the server.
-    struck: Arc<Mutex<Option<(String, Commit)>>>,
+    struck: Arc<Mutex<Option<(String, CommitFate)>>>,
     pub recording: Recording,
 }
 
@@ -103,7 +103,7 @@ impl Proxy {
     }
 
     /// Disturbs the commit of the next transaction that sends these words to the server: once.
-    pub fn strike(&self, words: &str, commit: Commit) {
+    pub fn strike(&self, words: &str, commit: CommitFate) {
         *self.struck.lock().unwrap() = Some((words.to_owned(), commit));
     }
 
@@ -114,7 +114,7 @@ impl Proxy {
 }
 
 /// The end of a connection that neither side closes.
-enum Fate {
+enum ConnectionEnd {
     Break,
     Silence,
 }
@@ -122,7 +122,7 @@ enum Fate {
 struct Wire {
     client: TcpStream,
     server: TcpStream,
-    struck: Arc<Mutex<Option<(String, Commit)>>>,
+    struck: Arc<Mutex<Option<(String, CommitFate)>>>,
     /// The bytes from the client since its last commit or rollback.
     sent_bytes: Vec<u8>,
     /// Whether the server has answered every request.
@@ -134,13 +134,13 @@ impl Wire {
     async fn pass(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         match self.until_fate(&mut commands).await {
             Ok(()) | Err(None) => {}
-            Err(Some(Fate::Break)) => {
+            Err(Some(ConnectionEnd::Break)) => {
                 for end in [&self.client, &self.server] {
                     end.set_zero_linger().unwrap();
                 }
             }
             // Both ends stay open, and neither receives anything more.
-            Err(Some(Fate::Silence)) => std::future::pending().await,
+            Err(Some(ConnectionEnd::Silence)) => std::future::pending().await,
         }
     }
 
@@ -148,7 +148,7 @@ impl Wire {
     async fn until_fate(
         &mut self,
         commands: &mut mpsc::UnboundedReceiver<Command>,
-    ) -> Result<(), Option<Fate>> {
+    ) -> Result<(), Option<ConnectionEnd>> {
         let gone = |_| None;
         let (mut up, mut down) = (vec![0; 16 << 10], vec![0; 16 << 10]);
         let mut to_send: Option<(&str, oneshot::Sender<()>)> = None;
@@ -175,8 +175,8 @@ impl Wire {
                     }
                 },
                 command = commands.recv() => match command {
-                    Some(Command::Swallow) => return Err(Some(Fate::Silence)),
-                    Some(Command::Break) => return Err(Some(Fate::Break)),
+                    Some(Command::Swallow) => return Err(Some(ConnectionEnd::Silence)),
+                    Some(Command::Break) => return Err(Some(ConnectionEnd::Break)),
                     Some(Command::SendSql(sql, sent)) => to_send = Some((sql, sent)),
                     None => return Ok(()),
                 },
@@ -185,23 +185,23 @@ impl Wire {
     }
 
     /// Forwards the client's bytes; a commit meets its fate.
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), Option<Fate>> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Option<ConnectionEnd>> {
         self.at_rest = false;
         self.sent_bytes.extend_from_slice(bytes);
         let fate = if self.sent_bytes.ends_with(b"COMMIT\0") { self.fate() } else { None };
         if self.sent_bytes.ends_with(b"COMMIT\0") || self.sent_bytes.ends_with(b"ROLLBACK\0") {
             self.sent_bytes.clear();
         }
-        if fate == Some(Commit::Lost) {
-            return Err(Some(Fate::Break));
+        if fate == Some(CommitFate::Lost) {
+            return Err(Some(ConnectionEnd::Break));
         }
         self.server.write_all(bytes).await.map_err(|_| None)?;
         let Some(commit) = fate else { return Ok(()) };
         self.answer().await.map_err(|_| None)?;
-        Err(Some(if commit == Commit::Made { Fate::Break } else { Fate::Silence }))
+        Err(Some(if commit == CommitFate::Made { ConnectionEnd::Break } else { ConnectionEnd::Silence }))
     }
 
-    fn fate(&self) -> Option<Commit> {
+    fn fate(&self) -> Option<CommitFate> {
         let mut struck = self.struck.lock().unwrap();
         let (words, commit) = struck.as_ref()?;
         let has = self.sent_bytes.windows(words.len()).any(|part| part == words.as_bytes());

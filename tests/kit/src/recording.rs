@@ -133,10 +133,10 @@ fn short(text: &str) -> String {
 
 /// What is recorded of all connections of a server.
 #[derive(Debug, Clone, Default)]
-pub struct Recording(Arc<Mutex<Recorded>>);
+pub struct Recording(Arc<Mutex<RecordedTransactions>>);
 
 #[derive(Debug, Default)]
-struct Recorded {
+struct RecordedTransactions {
     ended: Vec<Transaction>,
     /// The connections with an open transaction or an unanswered message.
     busy: usize,
@@ -152,7 +152,7 @@ impl Recording {
             has_started: false,
             prepared: HashMap::new(),
             portal: String::new(),
-            unit: Unit::default(),
+            unit: MessageUnit::default(),
             sent: VecDeque::new(),
             open: Transaction::default(),
             in_transaction: false,
@@ -178,7 +178,7 @@ impl Recording {
 
 /// Messages that end with one `ReadyForQuery` of the server.
 #[derive(Debug, Default)]
-struct Unit {
+struct MessageUnit {
     statements: Vec<String>,
     prepares: bool,
     /// Whether no other unit was unanswered when the client sent this one.
@@ -197,8 +197,8 @@ pub(super) struct Tap {
     prepared: HashMap<String, String>,
     /// The text that the client has bound.
     portal: String,
-    unit: Unit,
-    sent: VecDeque<Unit>,
+    unit: MessageUnit,
+    sent: VecDeque<MessageUnit>,
     open: Transaction,
     in_transaction: bool,
     is_busy: bool,
@@ -238,7 +238,7 @@ impl Tap {
 
     fn send(&mut self) {
         let waits = self.sent.is_empty();
-        self.sent.push_back(Unit { waits, ..std::mem::take(&mut self.unit) });
+        self.sent.push_back(MessageUnit { waits, ..std::mem::take(&mut self.unit) });
     }
 
     pub(super) fn server_sends(&mut self, bytes: &[u8]) {

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 /// What the service does with one request.
 #[derive(Debug, Clone)]
-pub enum Does {
+pub enum ServiceAction {
     /// Answers with this status and this body.
     Answers(u16, String),
     /// Answers with 200 and this body, and again on the same connection.
@@ -36,7 +36,7 @@ pub enum Does {
     Floods(u16),
 }
 
-impl Does {
+impl ServiceAction {
     pub fn answers(status: u16, body: &str) -> Self {
         Self::Answers(status, body.to_owned())
     }
@@ -44,7 +44,7 @@ impl Does {
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct ReceivedRequest {
     pub path: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
@@ -52,7 +52,7 @@ pub struct Received {
     pub left: bool,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap()
     }
@@ -65,10 +65,10 @@ impl Received {
 #[derive(Debug)]
 struct Script {
     /// The answers to the next requests.
-    next: VecDeque<Does>,
+    next: VecDeque<ServiceAction>,
     /// The answer to each request after them.
-    then: Does,
-    received: Vec<Received>,
+    then: ServiceAction,
+    received: Vec<ReceivedRequest>,
 }
 
 /// The service.
@@ -82,7 +82,7 @@ pub struct RemoteTool {
 
 impl RemoteTool {
     /// Starts a service that does this with each request.
-    pub async fn start(then: Does) -> Self {
+    pub async fn start(then: ServiceAction) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let script = Script { next: VecDeque::new(), then, received: Vec::new() };
@@ -101,12 +101,12 @@ impl RemoteTool {
     }
 
     /// Does this with the next requests, one each.
-    pub fn next(&self, does: impl IntoIterator<Item = Does>) {
+    pub fn next(&self, does: impl IntoIterator<Item = ServiceAction>) {
         self.script.lock().unwrap().next.extend(does);
     }
 
     /// Does this with each later request.
-    pub fn now(&self, then: Does) {
+    pub fn now(&self, then: ServiceAction) {
         self.script.lock().unwrap().then = then;
     }
 
@@ -116,17 +116,17 @@ impl RemoteTool {
     }
 
     /// All requests so far, oldest first.
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.script.lock().unwrap().received.clone()
     }
 
     /// The requests for this path.
-    pub fn received_at(&self, path: &str) -> Vec<Received> {
+    pub fn received_at(&self, path: &str) -> Vec<ReceivedRequest> {
         self.received().into_iter().filter(|it| it.path == path).collect()
     }
 
     /// Waits until this many requests have arrived, and returns them.
-    pub async fn wait_received(&self, count: usize) -> Vec<Received> {
+    pub async fn wait_received(&self, count: usize) -> Vec<ReceivedRequest> {
         let received = async || Some(self.received()).filter(|all| all.len() >= count);
         eventually(&format!("{count} requests have arrived"), received).await
     }
@@ -153,39 +153,39 @@ impl RemoteTool {
         };
         // A client that has left reads no answer.
         let _written = match does {
-            Does::Answers(status, body) => socket.write_all(answer(status, &body).as_bytes()).await,
-            Does::Waits(status, body) => {
+            ServiceAction::Answers(status, body) => socket.write_all(answer(status, &body).as_bytes()).await,
+            ServiceAction::Waits(status, body) => {
                 self.release.acquire().await.unwrap().forget();
                 socket.write_all(answer(status, &body).as_bytes()).await
             }
-            Does::AnswersTwice(body) => {
+            ServiceAction::AnswersTwice(body) => {
                 socket.write_all([answer(200, &body), answer(200, "\"again\"")].concat().as_bytes()).await
             }
-            Does::Busy(status, seconds) => {
+            ServiceAction::Busy(status, seconds) => {
                 let head =
                     format!("HTTP/1.1 {status} X\r\nretry-after: {seconds}\r\ncontent-length: 0\r\n\r\n");
                 socket.write_all(head.as_bytes()).await
             }
-            Does::Redirects(url) => {
+            ServiceAction::Redirects(url) => {
                 let head = format!("HTTP/1.1 307 X\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n");
                 socket.write_all(head.as_bytes()).await
             }
-            Does::Resets => {
+            ServiceAction::Resets => {
                 socket.set_zero_linger().unwrap();
                 return;
             }
-            Does::BreaksOff => {
+            ServiceAction::BreaksOff => {
                 socket.write_all(b"HTTP/1.1 200 X\r\ncontent-length: 100\r\n\r\n{\"half\":").await
             }
-            Does::AcceptsAndBreaksOff => {
+            ServiceAction::AcceptsAndBreaksOff => {
                 socket.write_all(b"HTTP/1.1 202 X\r\ncontent-length: 100\r\n\r\n{\"half\":").await
             }
-            Does::Hangs => {
+            ServiceAction::Hangs => {
                 while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
                 self.script.lock().unwrap().received[place].left = true;
                 return;
             }
-            Does::Floods(status) => {
+            ServiceAction::Floods(status) => {
                 let head = format!("HTTP/1.1 {status} X\r\ntransfer-encoding: chunked\r\n\r\n");
                 let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
                 let mut written = socket.write_all(head.as_bytes()).await;
@@ -204,7 +204,7 @@ impl RemoteTool {
 }
 
 /// Reads a request, or returns `None` if the client leaves before its end.
-pub async fn read(socket: &mut TcpStream) -> Option<Received> {
+pub async fn read(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -218,7 +218,7 @@ pub async fn read(socket: &mut TcpStream) -> Option<Received> {
             let end = at + 4 + headers["content-length"].parse::<usize>().unwrap();
             if bytes.len() >= end {
                 let body = String::from_utf8(bytes[at + 4..end].to_vec()).unwrap();
-                return Some(Received { path, headers, body, left: false });
+                return Some(ReceivedRequest { path, headers, body, left: false });
             }
         }
         if !socket.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {

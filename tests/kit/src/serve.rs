@@ -1,6 +1,6 @@
 //! A server in this process, with the tools and the model of a test.
 
-use super::{Client, Ended, Ledger, Rows, Scene, eventually, holdpoint, postgres_if_chosen, probes};
+use super::{Client, EndedCommand, Ledger, Rows, Scene, eventually, holdpoint, postgres_if_chosen, probes};
 use crate::JsonFields;
 use holdpoint::app::{App, Clock, Deadlines, SystemClock, configured_model};
 use holdpoint::config::{Config, Provider};
@@ -30,8 +30,10 @@ pub fn sqlite(dir: &TempDir) -> String {
     if !file(dir).exists() {
         let migrated = || {
             let folder = tempfile::tempdir().unwrap();
-            Ended::of(holdpoint(folder.path(), &empty_sqlite(&folder), &["migrate"]).output().unwrap())
-                .stdout_of_success();
+            EndedCommand::of(
+                holdpoint(folder.path(), &empty_sqlite(&folder), &["migrate"]).output().unwrap(),
+            )
+            .stdout_of_success();
             (fs::read(file(&folder)).unwrap(), fs::read(write_ahead_log(&folder)).ok())
         };
         let (database, log) = TEMPLATE.get_or_init(migrated);
@@ -216,8 +218,8 @@ impl Embedded {
     }
 
     /// Runs the server's own binary on its database, as an operator does.
-    pub fn operate(&self, args: &[&str]) -> Ended {
-        Ended::of(holdpoint(self.dir.path(), &self.url, args).output().unwrap())
+    pub fn operate(&self, args: &[&str]) -> EndedCommand {
+        EndedCommand::of(holdpoint(self.dir.path(), &self.url, args).output().unwrap())
     }
 
     /// A thread in which the model has requested one call of this tool, and the call's id.

@@ -130,11 +130,11 @@ impl Purpose {
 
 /// Statements with their numbers of executions.
 #[derive(Debug, Clone, Default)]
-pub struct Statements(BTreeMap<i64, Counted>);
+pub struct Statements(BTreeMap<i64, CountedStatement>);
 
 /// A statement, as Postgres distinguishes statements: the values of its literals do not matter.
 #[derive(Debug, Clone)]
-struct Counted {
+struct CountedStatement {
     text: String,
     calls: i64,
     /// The pages that the executions read, in memory or not.
@@ -171,7 +171,7 @@ impl Statements {
         for row in rows.all(sql).await {
             let text = plain(row.text("query"));
             if Purpose::of(&text) != Purpose::Count {
-                let none = Counted { text, calls: 0, pages: 0 };
+                let none = CountedStatement { text, calls: 0, pages: 0 };
                 let counted = found.entry(row["queryid"].as_i64().unwrap()).or_insert(none);
                 counted.calls += row["calls"].as_i64().unwrap();
                 counted.pages += row["pages"].as_i64().unwrap();
@@ -210,7 +210,7 @@ impl Statements {
 
     /// The pages that each statement read in an execution, the most first, with the text.
     pub fn pages(&self) -> Vec<(i64, &str)> {
-        let of_one = |counted: &Counted| counted.pages / counted.calls.max(1);
+        let of_one = |counted: &CountedStatement| counted.pages / counted.calls.max(1);
         let mut pages: Vec<_> =
             self.0.values().map(|counted| (of_one(counted), counted.text.as_str())).collect();
         pages.sort_by_key(|(pages, _)| -pages);

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedCommand {
     pub ok: bool,
     pub stdout: String,
     pub stderr: String,
@@ -27,7 +27,7 @@ pub fn holdpoint(folder: &Path, database: &str, args: &[&str]) -> Command {
     command
 }
 
-impl Ended {
+impl EndedCommand {
     pub fn of(output: Output) -> Self {
         let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         Self { ok: output.status.success(), stdout, stderr }

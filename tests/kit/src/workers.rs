@@ -45,7 +45,7 @@ pub async fn start_with(timeout: Duration, change: impl FnOnce(&mut Config)) -> 
 /// A server that finds the end of a lease soon.
 pub async fn impatient(timeout: Duration) -> Embedded {
     start_with(timeout, |config| {
-        config.approval.lease = Duration::from_millis(300);
+        config.approval.lease = Duration::from_secs(2);
         config.approval.sweep = Duration::from_millis(20);
     })
     .await

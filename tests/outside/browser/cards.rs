@@ -1,12 +1,12 @@
 //! What a card shows besides the inputs: previews, and definitions of MCP tools that no operator has accepted.
 
 use super::{DECIDED, OPENED, asked_for};
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::previews::{World, server};
 use holdpoint_testkit::{Browser, Embedded, JsonFields, call, eventually};
 use serde_json::json;
 
-const CARD: (&str, usize) = ("wipe", 0);
+const CARD: &str = "wipe";
 /// The texts of the card under their labels.
 const FIGURES: &str = "[...document.querySelectorAll('.call figure')].map(it =>
     [...it.querySelectorAll('figcaption, dt, pre')].map(it => it.textContent).filter(it => it !== '').join('\\n'))";
@@ -77,7 +77,7 @@ async fn an_edit_is_approved_after_what_the_tool_says_about_it() {
 
 #[tokio::test]
 async fn a_card_shows_what_a_server_changed_about_its_tool() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
     let tool =
         async || Some(server.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());
@@ -112,7 +112,7 @@ async fn a_card_shows_what_a_server_changed_about_its_tool() {
 
 #[tokio::test]
 async fn an_approval_of_a_card_that_has_changed_runs_nothing_and_the_new_card_is_read_first() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
     let tool =
         async || Some(server.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());

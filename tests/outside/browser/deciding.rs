@@ -74,18 +74,18 @@ async fn a_denial_asks_for_a_reason_that_may_stay_empty() {
     let tab = browser.tab("tab").await;
     tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    tab.clicks_in(("pay", 0), "Deny").await;
+    tab.clicks_in("pay", "Deny").await;
     tab.becomes(
         "document.activeElement.labels[0].innerText",
         "Reason for denying (optional, the model is told)",
     )
     .await;
-    tab.clicks_in(("pay", 0), "Back").await;
+    tab.clicks_in("pay", "Back").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
     tab.becomes("document.activeElement.innerText", "Deny").await;
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 1);
 
-    tab.clicks_in(("pay", 0), "Deny").await;
+    tab.clicks_in("pay", "Deny").await;
     tab.presses("Enter").await;
     let denied = PAY_10.with(&["Denied by you. It did not run."]);
     tab.shows(&lines(&["pay"], &[denied], &["As you like."])).await;
@@ -175,8 +175,8 @@ async fn an_approval_for_the_conversation_covers_later_calls_of_the_tool() {
     let tab = browser.tab("tab").await;
     tab.sends("pay").await;
     tab.shows(&lines(&["pay"], &[PAY_10.asks()], &[])).await;
-    tab.fills_in(("pay", 0), &later_calls("Pay"), true).await;
-    tab.clicks_in(("pay", 0), "Approve, and later calls too").await;
+    tab.fills_in("pay", &later_calls("Pay"), true).await;
+    tab.clicks_in("pay", "Approve, and later calls too").await;
     let done = lines(&["pay"], &[PAY_10.with(&DONE)], &["Paid."]);
     tab.shows(&done).await;
 

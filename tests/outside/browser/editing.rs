@@ -44,7 +44,7 @@ impl Tool for Ship {
     }
 }
 
-const CARD: (&str, usize) = ("ship", 0);
+const CARD: &str = "ship";
 
 /// A server whose model asks for a parcel to Ada.
 async fn with_a_parcel() -> Embedded {

@@ -5,8 +5,8 @@ use holdpoint_testkit::previews::{World, server};
 use holdpoint_testkit::{Browser, Embedded, call};
 use serde_json::json;
 
-const PAY: (&str, usize) = ("pay", 0);
-const WIPE: (&str, usize) = ("wipe", 0);
+const PAY: &str = "pay";
+const WIPE: &str = "wipe";
 /// The buttons that decide or read on.
 const BUTTONS: &str = "[...document.querySelectorAll('.call .buttons button')].map(it => it.innerText)";
 /// The buttons beside the composer.
@@ -22,11 +22,11 @@ async fn an_approval_is_offered_only_for_a_complete_card_that_was_in_view() {
     let app = Embedded::start().await;
     let browser = Browser::start(&app.client.base, "reads_cards").await;
     let tab = browser.tab("tab").await;
-    for (seed, window) in
-        (1..).zip([(1280, 800), (320, 640), (390, 664), (640, 400), (320, 640), (1280, 800)])
-    {
-        assert_eq!(tab.faults_of_cards(seed, window).await, Vec::<String>::new(), "seed {seed}, {window:?}");
-        assert_eq!(tab.faults().await, Vec::<String>::new(), "seed {seed}, {window:?}");
+    let sizes = [(1280, 800), (320, 640), (390, 664), (640, 400), (320, 640), (1280, 800)];
+    for (seed, (width, height)) in (1..).zip(sizes) {
+        let faults = tab.faults_of_cards(seed, width, height).await;
+        assert_eq!(faults, Vec::<String>::new(), "seed {seed}, {width} x {height}");
+        assert_eq!(tab.faults().await, Vec::<String>::new(), "seed {seed}, {width} x {height}");
     }
     browser.close().await;
 }

@@ -2,13 +2,13 @@
 
 use super::{play, roles};
 use holdpoint::config::{Config, ToolRules};
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::{Embedded, call, eventually, token};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_card_shows_a_changed_definition_and_an_operator_accepts_it() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let mut server = Box::pin(Embedded::with(|config: &mut Config| {
         token::with_tokens(config);
         config.auth.operator_roles = roles(&["admin"]);

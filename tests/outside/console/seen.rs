@@ -3,7 +3,7 @@
 use super::play;
 use holdpoint::config::Config;
 use holdpoint::tools::{Permit, Tool, ToolError};
-use holdpoint_testkit::{Does, Embedded, Ledger, Process, RemoteTool, call, eventually, probes};
+use holdpoint_testkit::{Embedded, Ledger, Process, RemoteTool, ServiceAction, call, eventually, probes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -108,8 +108,8 @@ async fn a_note_with_an_approval_is_sent_and_a_denial_is_asked_twice() {
 async fn f16_several_calls_are_approved_with_their_previews_and_constants_and_each_by_its_own_choice_on_sqlite()
  {
     let dir = tempfile::tempdir().unwrap();
-    let preview = |text: &str| Does::answers(200, &json!({ "preview": text }).to_string());
-    let remote = RemoteTool::start(Does::answers(200, "\"done\"")).await;
+    let preview = |text: &str| ServiceAction::answers(200, &json!({ "preview": text }).to_string());
+    let remote = RemoteTool::start(ServiceAction::answers(200, "\"done\"")).await;
     let toml = format!(
         r#"
 tools.demo = false
@@ -134,7 +134,7 @@ properties = {{ path = {{ type = "string" }} }}
     let server = Process::start(dir.path(), &[]).await;
     let long = preview(&"one of many rows\n".repeat(40));
     remote.next([preview("Deletes 1 row."), preview("Refunds 9999.99 EUR."), long]);
-    remote.next([Does::answers(422, r#"{"error":"no such file"}"#), preview("Deletes 2 rows.")]);
+    remote.next([ServiceAction::answers(422, r#"{"error":"no such file"}"#), preview("Deletes 2 rows.")]);
     for path in ["a.txt", "b.txt", "c.txt", "d.txt", "p\u{430}ypal.txt"] {
         let turn = server.client.send_message(&server.client.thread().await, &format!("delete {path}")).await;
         assert_eq!(turn.pending().len(), 1, "{}", turn.raw);

@@ -1,11 +1,11 @@
 //! The end of the process in the middle of a call.
 
-use super::Steered;
+use super::SteeredServer;
 use holdpoint_testkit::{JsonFields, UNKNOWN, eventually};
 
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_the_call_is_not_made_again() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let place = steered.deployment().await;
     let mut server = place.start();
     super::tool(&server.client, "s__delete_file").await;

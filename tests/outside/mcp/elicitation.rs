@@ -1,7 +1,7 @@
 //! Forms that a server asks people to fill in while its tool runs.
 
-use super::everything::{Listening, over_http, stdio};
-use super::{Steered, hold, tool};
+use super::everything::{EverythingServer, over_http, stdio};
+use super::{SteeredServer, hold, tool};
 use futures::FutureExt;
 use holdpoint::config::{Config, McpServer, ToolRules};
 use holdpoint::handlers::{
@@ -26,8 +26,8 @@ async fn with(entry: McpServer, change: impl FnOnce(&mut Config)) -> Embedded {
 }
 
 /// With the steered server, whose tool is there.
-async fn steered(lines: &Value, change: impl FnOnce(&mut Config)) -> (Steered, Embedded) {
-    let steered = Steered::with("act");
+async fn steered(lines: &Value, change: impl FnOnce(&mut Config)) -> (SteeredServer, Embedded) {
+    let steered = SteeredServer::with("act");
     let server = with(steered.entry("s", lines), change).await;
     tool(&server.client, "s__act").await;
     (steered, server)
@@ -63,7 +63,7 @@ async fn answer(client: &Client, request: &Value, body: &Value) -> Answer {
 }
 
 /// The answers that the steered server got, as it wrote them.
-fn answers(steered: &Steered) -> String {
+fn answers(steered: &SteeredServer) -> String {
     std::fs::read_to_string(steered.state.path().join("answers.log")).unwrap_or_default()
 }
 
@@ -154,7 +154,7 @@ async fn a_request_and_its_end_are_events_of_the_call_without_the_texts() {
 
 #[tokio::test]
 async fn the_form_of_a_server_with_a_session_is_answered_on_both_transports() {
-    let listening = Listening::start();
+    let listening = EverythingServer::start();
     for lines in [stdio(), over_http(&listening.url)] {
         let entry = super::entry(&lines);
         let server = with(entry, |config| config.egress.allow = vec!["127.0.0.1".to_owned()]).await;
@@ -182,11 +182,11 @@ async fn the_form_of_a_server_with_a_session_is_answered_on_both_transports() {
 
 #[tokio::test]
 async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
-    let (_steered, server) = steered(&json!({ "timeout": "1s" }), |_| {}).await;
+    let (_steered, server) = steered(&json!({ "timeout": "3s" }), |_| {}).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;
     let request = open(&server.client).await;
     // Longer than the limit: the passing of time is what is tested.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(3500)).await;
     answer(&server.client, &request, &json!({ "action": "decline" })).await.has_status(200);
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "decline");
 }
@@ -194,7 +194,7 @@ async fn the_time_limit_of_a_call_leaves_out_the_wait_for_a_person() {
 #[tokio::test]
 async fn a_request_without_an_answer_expires_and_the_server_receives_that_it_is_cancelled() {
     let (_steered, server) =
-        steered(&json!({}), |config| config.approval.answer_timeout = Duration::from_secs(1)).await;
+        steered(&json!({}), |config| config.approval.answer_timeout = Duration::from_secs(4)).await;
     let call = running(&server, "s__act", &json!({ "do": "ask" })).await;
     let request = open(&server.client).await;
     assert_eq!(server.client.becomes(&call, "succeeded").await["output"], "cancel");
@@ -221,7 +221,7 @@ async fn a_cancel_of_the_call_ends_its_request() {
 
 #[tokio::test]
 async fn only_those_that_may_decide_the_call_see_its_request_and_answer_it() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let mut server = with(steered.entry("s", &json!({})), |config| {
         with_tokens(config);
         let (approve_roles, other_person) = (vec!["chief".to_owned()], true);
@@ -274,7 +274,10 @@ fn of_two(config: &mut Config, other_person: bool) {
 }
 
 /// A server that needs two people for the tool of the steered server, two of them, and their call, which runs and asks.
-async fn asks_two(steered: &Steered, change: impl FnOnce(&mut Config)) -> (Embedded, [Client; 2], String) {
+async fn asks_two(
+    steered: &SteeredServer,
+    change: impl FnOnce(&mut Config),
+) -> (Embedded, [Client; 2], String) {
     let mut server = with(steered.entry("s", &json!({})), |config| {
         of_two(config, false);
         change(config);
@@ -292,7 +295,7 @@ async fn asks_two(steered: &Steered, change: impl FnOnce(&mut Config)) -> (Embed
 
 #[tokio::test]
 async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let (server, [bob, carol], call) = asks_two(&steered, |_| {}).await;
     let request = open(&bob).await;
     let accept = json!({ "action": "accept", "content": { "pin": PIN } });
@@ -312,7 +315,7 @@ async fn with_a_quorum_the_server_gets_what_two_people_agreed_on() {
 async fn on_postgres_a_process_without_the_tool_keeps_to_its_quorum() {
     let url = holdpoint_testkit::postgres().await;
     let at = |config: &mut Config| config.database.url = url.clone().into();
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let (runs, [bob, _], call) = asks_two(&steered, at).await;
     let request = open(&bob).await;
     let accept = json!({ "action": "accept", "content": { "pin": PIN } });
@@ -421,7 +424,7 @@ fn content(content: Value) -> holdpoint::tools::Input {
 
 #[tokio::test]
 async fn a_handler_answers_a_request_by_its_kind_or_leaves_it_to_the_routes() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let entry = steered.entry("s", &json!({}));
     let server = Box::pin(Embedded::with_handler(Clerk, |config| config.mcp = vec![entry])).await;
     tool(&server.client, "s__act").await;
@@ -446,7 +449,7 @@ async fn a_handler_answers_a_request_by_its_kind_or_leaves_it_to_the_routes() {
 
 #[tokio::test]
 async fn a_killed_process_leaves_the_outcome_unknown_and_its_request_withdrawn() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let place = steered.deployment().await;
     let mut server = place.start();
     tool(&server.client, "s__delete_file").await;

@@ -8,18 +8,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// The server over HTTP. Dropping it kills the process.
-pub(super) struct Listening {
+pub(super) struct EverythingServer {
     child: Child,
     pub(super) url: String,
 }
 
-impl Drop for Listening {
+impl Drop for EverythingServer {
     fn drop(&mut self) {
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-impl Listening {
+impl EverythingServer {
     pub(super) fn start() -> Self {
         let free = free_port();
         Self::at(free)
@@ -76,7 +76,7 @@ async fn results_are_given_to_the_model(server: &Embedded) {
 
 #[tokio::test]
 async fn structured_content_is_the_output_and_an_image_is_named_in_its_place_on_both_transports() {
-    let listening = Listening::start();
+    let listening = EverythingServer::start();
     for lines in [stdio(), over_http(&listening.url)] {
         let server = with(&lines).await;
         tool(&server.client, "all__get-tiny-image").await;
@@ -100,14 +100,14 @@ async fn a_long_operation_times_out_with_an_unknown_outcome_and_is_not_repeated(
 
 #[tokio::test]
 async fn a_server_over_http_that_restarts_is_connected_again() {
-    let listening = Listening::start();
+    let listening = EverythingServer::start();
     let server = with(&over_http(&listening.url)).await;
     tool(&server.client, "all__echo").await;
     let (port, id) = (listening.port(), hold(&server, "all__echo", &json!({ "message": "a" })).await);
     drop(listening);
     let refused = server.client.approve(&id).await;
     assert_eq!(refused.body["state"], "failed", "nothing was sent: {:?}", refused.body);
-    let _restarted = Listening::at(port);
+    let _restarted = EverythingServer::at(port);
     let works = async || {
         let turn = super::turn(&server, "all__echo", &json!({ "message": "b" })).await;
         let id = turn.pending().first().cloned()?;
@@ -127,7 +127,7 @@ async fn a_server_that_answers_a_discovery_with_an_empty_result_gets_a_handshake
 
 #[tokio::test]
 async fn a_server_with_the_transport_of_earlier_servers_is_connected_and_connected_again() {
-    let mut listening = Listening::earlier();
+    let mut listening = EverythingServer::earlier();
     let server = with(&over_http(&listening.url)).await;
     tool(&server.client, "all__echo").await;
     for _ in 0..2 {
@@ -137,7 +137,7 @@ async fn a_server_with_the_transport_of_earlier_servers_is_connected_and_connect
         let port = listening.port();
         drop(listening);
         super::no_tool(&server.client, "all__echo").await;
-        listening = Listening::of("sse", "sse", port);
+        listening = EverythingServer::of("sse", "sse", port);
         tool(&server.client, "all__echo").await;
     }
 }

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 const GROWTH_KIB: u64 = 64 << 10;
 
 /// A server that floods, over HTTP. Dropping it kills the process.
-struct Listening(Child);
+struct FloodingServer(Child);
 
-impl Drop for Listening {
+impl Drop for FloodingServer {
     fn drop(&mut self) {
         let _gone = self.0.kill().and_then(|()| self.0.wait());
     }
@@ -23,7 +23,7 @@ impl Drop for Listening {
 struct FloodedProcess {
     dir: TempDir,
     process: Process,
-    _listening: Option<Listening>,
+    _listening: Option<FloodingServer>,
 }
 
 impl FloodedProcess {
@@ -41,10 +41,10 @@ impl FloodedProcess {
         node.arg(packages().join("flood.mjs")).args([mode, &port.to_string()]).env("STATE", dir.path());
         let child = node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let entry = format!("url = \"http://127.0.0.1:{port}/mcp\"");
-        Self::of(dir, &entry, Some(Listening(child))).await
+        Self::of(dir, &entry, Some(FloodingServer(child))).await
     }
 
-    async fn of(dir: TempDir, entry: &str, listening: Option<Listening>) -> Self {
+    async fn of(dir: TempDir, entry: &str, listening: Option<FloodingServer>) -> Self {
         let toml = format!(
             "tools.demo = false\negress.allow = [\"127.0.0.1\"]\n[[mcp]]\nname = \"s\"\ntimeout = \"10s\"\n{entry}\n"
         );

@@ -1,18 +1,13 @@
 //! A server that hangs, dies, floods, and changes what it lists.
 
-use super::{Steered, approved, definition, hold, no_tool, tool, turn, with};
+use super::{SteeredServer, approved, definition, hold, no_tool, tool, turn, with};
 use holdpoint_testkit::{JsonFields, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
-/// A server that has to answer soon.
-fn quick() -> Value {
-    json!({ "timeout": "2s" })
-}
-
 #[tokio::test]
 async fn no_answer_a_death_and_an_endless_answer_are_unknown_outcomes_and_each_call_is_made_once() {
-    let steered = Steered::with("act");
-    let server = with(steered.entry("s", &quick())).await;
+    let steered = SteeredServer::with("act");
+    let server = with(steered.entry("s", &json!({ "timeout": "2s" }))).await;
     tool(&server.client, "s__act").await;
     for (n, what) in ["hang", "flood", "die"].into_iter().enumerate() {
         let call = approved(&server, "s__act", &json!({ "do": what })).await;
@@ -30,8 +25,8 @@ async fn no_answer_a_death_and_an_endless_answer_are_unknown_outcomes_and_each_c
 
 #[tokio::test]
 async fn the_last_words_of_a_process_count_and_its_failures_are_failures() {
-    let steered = Steered::with("act");
-    let server = with(steered.entry("s", &quick())).await;
+    let steered = SteeredServer::with("act");
+    let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__act").await;
     let call = approved(&server, "s__act", &json!({ "do": "fail" })).await;
     assert_eq!(
@@ -45,7 +40,7 @@ async fn the_last_words_of_a_process_count_and_its_failures_are_failures() {
 
 #[tokio::test]
 async fn a_process_gets_no_variable_of_the_server_except_the_named_ones() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = with(steered.entry("s", &json!({ "inherit_env": ["PATH", "HOME"] }))).await;
     tool(&server.client, "s__act").await;
     let call = approved(&server, "s__act", &json!({ "do": "environment" })).await;
@@ -64,7 +59,7 @@ async fn tools_that_cannot_be_used_are_left_out_and_the_others_are_there() {
         deep = json!({ "type": "object", "properties": { "a": deep } });
     }
     let long = "x".repeat(70_000);
-    let steered = Steered::new(&json!([
+    let steered = SteeredServer::new(&json!([
         definition("good", "Is there."),
         named("network", schema(json!({ "type": "object", "$ref": "http://127.0.0.1:9/schema" }))),
         named("deep", schema(deep)),
@@ -114,7 +109,7 @@ async fn tools_that_cannot_be_used_are_left_out_and_the_others_are_there() {
 #[tokio::test]
 async fn a_listing_without_end_is_cut_at_200_tools() {
     let all: Vec<_> = (0..1000).map(|n| definition(&format!("t{n}"), "One of many.")).collect();
-    let steered = Steered::new(&json!(all));
+    let steered = SteeredServer::new(&json!(all));
     let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__t0").await;
     let tools = server.client.get("/tools").await.body;
@@ -124,7 +119,7 @@ async fn a_listing_without_end_is_cut_at_200_tools() {
 
 #[tokio::test]
 async fn a_tool_that_goes_away_leaves_its_held_calls_without_a_tool() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__act").await;
     let id = hold(&server, "s__act", &json!({ "note": "a" })).await;
@@ -138,7 +133,7 @@ async fn a_tool_that_goes_away_leaves_its_held_calls_without_a_tool() {
 
 #[tokio::test]
 async fn after_a_change_of_the_definition_an_approval_has_to_name_the_new_hash() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = with(steered.entry("s", &json!({}))).await;
     let before = tool(&server.client, "s__act").await["description"].clone();
     let id = hold(&server, "s__act", &json!({ "note": "a" })).await;
@@ -167,7 +162,7 @@ async fn after_a_change_of_the_definition_an_approval_has_to_name_the_new_hash()
 
 #[tokio::test]
 async fn a_server_that_stops_lets_a_call_end_and_then_the_process() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let mut server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__act").await;
     let id = hold(&server, "s__act", &json!({ "do": "dawdle" })).await;
@@ -191,7 +186,7 @@ async fn a_server_that_stops_lets_a_call_end_and_then_the_process() {
 
 #[tokio::test]
 async fn the_standard_error_of_a_process_is_read_to_its_end() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let server = with(steered.entry("s", &json!({}))).await;
     tool(&server.client, "s__act").await;
     assert_eq!(approved(&server, "s__act", &json!({ "do": "complain" })).await["output"], "done");

@@ -27,6 +27,6 @@ mod tasks;
 pub(crate) use stock::STOCK;
 
 use holdpoint_testkit::mcp::{
-    Deployment, Steered, approved, definition, entry, hold, no_tool, node, packages, program, tool, turn,
-    with,
+    Deployment, SteeredServer, approved, definition, entry, hold, no_tool, node, packages, program, tool,
+    turn, with,
 };

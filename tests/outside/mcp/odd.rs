@@ -1,7 +1,7 @@
 //! A server that answers what no specification has (`tests/mcp/odd.mjs`, `tests/mcp/session.mjs`).
 
 use super::sessions::Session;
-use super::{Steered, approved, entry, hold, packages, tool, with};
+use super::{SteeredServer, approved, entry, hold, packages, tool, with};
 use holdpoint::config::Config;
 use holdpoint_testkit::{Client, Embedded, JsonFields, Process, UNKNOWN, eventually, free_port};
 use serde_json::{Value, json};
@@ -462,7 +462,7 @@ async fn a_report_of_progress_begins_the_time_of_a_call_again_up_to_a_limit() {
 #[tokio::test]
 async fn the_protocol_of_a_server_is_the_one_that_the_operator_names() {
     for protocol in ["legacy", "newest"] {
-        let steered = Steered::with("act");
+        let steered = SteeredServer::with("act");
         let server = with(steered.entry("s", &json!({ "protocol": protocol }))).await;
         tool(&server.client, "s__act").await;
         let id = hold(&server, "s__act", &json!({ "do": "task" })).await;

@@ -1,13 +1,13 @@
 //! Pinned definitions: what a server changes about its tools asks until an operator accepts it.
 
-use super::{Steered, definition, no_tool, tool, with};
+use super::{SteeredServer, definition, no_tool, tool, with};
 use holdpoint::config::{Config, McpServer};
 use holdpoint_testkit::ui::{ui_submit, ui_user};
 use holdpoint_testkit::{Client, Embedded, JsonFields, call, eventually, postgres, probes, token};
 use serde_json::{Value, json};
 
 /// The entry of a server whose tools `act` and `more` run without an approval.
-fn free(steered: &Steered) -> McpServer {
+fn free(steered: &SteeredServer) -> McpServer {
     steered.entry("s", &json!({ "tools": ["act", "more"], "require_approval": [] }))
 }
 
@@ -61,7 +61,7 @@ fn fields(unaccepted: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn each_change_of_a_definition_asks_until_its_hash_is_accepted() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     assert_eq!(made(&server, "s__act").await["state"], "succeeded", "the first listing is accepted");
@@ -117,7 +117,7 @@ async fn each_change_of_a_definition_asks_until_its_hash_is_accepted() {
 
 #[tokio::test]
 async fn the_card_in_the_stream_shows_the_difference() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(steered.entry("s", &json!({}))).await;
     accepted(&server.client, "s__act").await;
     let card = async || {
@@ -140,7 +140,7 @@ async fn the_card_in_the_stream_shows_the_difference() {
 
 #[tokio::test]
 async fn a_new_and_a_renamed_tool_ask_and_a_tool_that_comes_back_unchanged_does_not() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     // The same tool under another name.
@@ -162,7 +162,7 @@ async fn a_new_and_a_renamed_tool_ask_and_a_tool_that_comes_back_unchanged_does_
 
 #[tokio::test]
 async fn a_changed_definition_asks_over_every_permission_and_what_is_denied_stays_denied() {
-    let steered = Steered::new(&json!([act(&json!({})), definition("more", "Does more.")]));
+    let steered = SteeredServer::new(&json!([act(&json!({})), definition("more", "Does more.")]));
     let server = Box::pin(Embedded::with(|config: &mut Config| {
         config.mcp = vec![steered.entry("s", &json!({}))];
         config.approval.always_allow = vec!["s__act".to_owned()];
@@ -189,7 +189,7 @@ async fn a_changed_definition_asks_over_every_permission_and_what_is_denied_stay
 
 #[tokio::test]
 async fn a_grant_ends_with_its_definition_and_no_answer_is_remembered_before_the_next_is_accepted() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(steered.entry("s", &json!({}))).await;
     accepted(&server.client, "s__act").await;
     let thread = server.client.thread().await;
@@ -218,7 +218,7 @@ async fn a_grant_ends_with_its_definition_and_no_answer_is_remembered_before_the
 
 #[tokio::test]
 async fn a_pending_call_whose_definition_moved_is_stale_until_a_decision_names_the_new_hash() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(steered.entry("s", &json!({}))).await;
     accepted(&server.client, "s__act").await;
     let held = made(&server, "s__act").await;
@@ -243,7 +243,7 @@ async fn a_pending_call_whose_definition_moved_is_stale_until_a_decision_names_t
 
 #[tokio::test]
 async fn a_restart_keeps_what_is_accepted_and_what_is_not() {
-    let steered = Steered::new(&json!([act(&json!({})), act(&json!({ "name": "more" }))]));
+    let steered = SteeredServer::new(&json!([act(&json!({})), act(&json!({ "name": "more" }))]));
     let server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     steered.lists(&json!([act(&json!({ "title": "Act" })), act(&json!({ "name": "more" }))]));
@@ -267,7 +267,7 @@ async fn a_restart_keeps_what_is_accepted_and_what_is_not() {
 
 #[tokio::test]
 async fn rows_that_cannot_be_read_or_written_count_as_a_change() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let mut server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     for table in ["accepted_definitions", "listed_definitions"] {
@@ -288,10 +288,12 @@ async fn rows_that_cannot_be_read_or_written_count_as_a_change() {
 
 #[tokio::test]
 async fn on_postgres_the_first_listing_counts_once_and_every_process_learns_of_an_acceptance() {
-    let steered =
-        [Steered::new(&json!([act(&json!({}))])), Steered::new(&json!([act(&json!({ "title": "Act" }))]))];
+    let steered = [
+        SteeredServer::new(&json!([act(&json!({}))])),
+        SteeredServer::new(&json!([act(&json!({ "title": "Act" }))])),
+    ];
     let url = postgres().await;
-    let start = |steered: &Steered| {
+    let start = |steered: &SteeredServer| {
         let (url, entry) = (url.clone(), free(steered));
         Box::pin(Embedded::with(|config: &mut Config| {
             config.database.url = url.into();
@@ -337,7 +339,7 @@ async fn on_postgres_the_first_listing_counts_once_and_every_process_learns_of_a
 
 #[tokio::test]
 async fn only_an_operator_accepts_a_definition_and_only_of_a_tool_of_an_mcp_server() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = Box::pin(Embedded::with(|config: &mut Config| {
         token::with_tokens(config);
         config.auth.operator_roles = vec!["admin".to_owned()];
@@ -388,7 +390,7 @@ async fn only_an_operator_accepts_a_definition_and_only_of_a_tool_of_an_mcp_serv
 
 #[tokio::test]
 async fn an_operator_lists_and_accepts_definitions_at_the_terminal() {
-    let steered = Steered::new(&json!([act(&json!({})), act(&json!({ "name": "more" }))]));
+    let steered = SteeredServer::new(&json!([act(&json!({})), act(&json!({ "name": "more" }))]));
     let server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     steered.lists(&json!([
@@ -420,7 +422,7 @@ async fn an_operator_lists_and_accepts_definitions_at_the_terminal() {
 
 #[tokio::test]
 async fn the_database_refuses_an_acceptance_of_what_is_not_listed_and_every_change_of_one() {
-    let steered = Steered::new(&json!([act(&json!({}))]));
+    let steered = SteeredServer::new(&json!([act(&json!({}))]));
     let server = with(free(&steered)).await;
     accepted(&server.client, "s__act").await;
     let insert = |n: i32, hash: &str, by: &str| {

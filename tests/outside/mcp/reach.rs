@@ -2,13 +2,13 @@
 
 use super::{entry, no_tool};
 use holdpoint::config::Config;
-use holdpoint_testkit::{Does, Embedded, RemoteTool, eventually};
+use holdpoint_testkit::{Embedded, RemoteTool, ServiceAction, eventually};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_the_headers_go_to_the_named_address_alone() {
-    let elsewhere = RemoteTool::start(Does::answers(200, "{}")).await;
-    let remote = RemoteTool::start(Does::Redirects(elsewhere.base.clone())).await;
+    let elsewhere = RemoteTool::start(ServiceAction::answers(200, "{}")).await;
+    let remote = RemoteTool::start(ServiceAction::Redirects(elsewhere.base.clone())).await;
     let lines =
         json!({ "name": "s", "url": format!("{}/mcp", remote.base), "headers": { "x-key": "hunter2" } });
     let change = |config: &mut Config| {

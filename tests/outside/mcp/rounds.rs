@@ -1,7 +1,7 @@
 //! Rounds: a server asks for input with a state, and gets the call again with the answers and its state.
 
 use super::tasks::{answer, ended, open, owned_as, owned_in_as, started};
-use super::{Deployment, Steered, definition, hold, tool};
+use super::{Deployment, SteeredServer, definition, hold, tool};
 use holdpoint::config::Config;
 use holdpoint_testkit::runs::events_of;
 use holdpoint_testkit::{Embedded, JsonFields, Process, UNKNOWN, eventually, postgres};
@@ -26,15 +26,15 @@ fn answered(number: u32, response: &Value) -> Value {
 }
 
 /// A server of holdpoint with the steered server, and a call that waits in a round.
-async fn waiting(input: &Value, lines: &Value) -> (Steered, Embedded, String) {
+async fn waiting(input: &Value, lines: &Value) -> (SteeredServer, Embedded, String) {
     let (steered, server) = started(lines).await;
     let id = owned_as(&server, input).await;
     (steered, server, id)
 }
 
 /// A process of holdpoint with the steered server, and a call that waits in a round with an open request.
-async fn waiting_in(what: &str) -> (Steered, Deployment, Process, String, Value) {
-    let steered = Steered::with("delete_file");
+async fn waiting_in(what: &str) -> (SteeredServer, Deployment, Process, String, Value) {
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment().await;
     let server = deployment.start();
     let id = owned_in_as(&server.client, &does(what)).await;
@@ -100,7 +100,7 @@ async fn a_call_names_its_user_and_its_conversation_each_time_it_is_sent_if_the_
 
 #[tokio::test]
 async fn the_state_of_a_server_is_in_no_response_and_in_no_log() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment().await;
     let server = deployment.start_logged();
     let id = owned_in_as(&server.client, &does("twoRounds")).await;
@@ -210,7 +210,7 @@ async fn a_cancel_ends_a_call_that_was_sent_again() {
 
 #[tokio::test]
 async fn a_request_of_a_round_that_expires_is_a_cancel_for_the_server() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let entry = steered.entry("s", &json!({}));
     let change = |config: &mut Config| {
         config.mcp = vec![entry];
@@ -237,10 +237,10 @@ async fn after_the_result_deadline_a_round_is_over_and_its_request_is_withdrawn(
 
 #[tokio::test]
 async fn a_call_that_is_sent_again_has_the_time_limit_of_its_server() {
-    let (steered, server, id) = waiting(&does("roundThenHang"), &json!({ "timeout": "1s" })).await;
+    let (steered, server, id) = waiting(&does("roundThenHang"), &json!({ "timeout": "3s" })).await;
     let request = open(&server.client).await;
     // Longer than the limit: the passing of time is what is tested.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(3500)).await;
     assert_eq!(answer(&server.client, &request, &accept()).await, 200);
     ended(&server.client, &id, "interrupted").await;
     assert_eq!(steered.called().len(), 2);
@@ -358,8 +358,8 @@ async fn on_postgres_of_two_processes_one_sends_the_call_again() {
     assert_eq!((steered.called().len(), steered.rounds().len()), (3, 2));
 }
 
-async fn on_postgres() -> (Steered, Deployment) {
-    let steered = Steered::with("delete_file");
+async fn on_postgres() -> (SteeredServer, Deployment) {
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment_on(postgres().await);
     (steered, deployment)
 }

@@ -1,6 +1,6 @@
 //! The database refuses requests that no server writes.
 
-use super::{Steered, hold, tool};
+use super::{SteeredServer, hold, tool};
 use holdpoint::config::Config;
 use holdpoint_testkit::{Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ async fn asked(server: &Embedded) -> (String, String) {
 
 #[tokio::test]
 async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let wait = |config: &mut Config| {
         config.mcp = vec![steered.entry("s", &json!({}))];
         config.approval.wait = Duration::ZERO;
@@ -88,7 +88,7 @@ async fn a_request_begins_open_is_answered_once_and_is_never_changed_or_deleted(
 async fn a_task_is_not_forged() {
     const ONCE: &str = "a running call gets an owner once";
     const AGAIN: &str = "a call is sent again once for each round of answers";
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let change = |config: &mut Config| {
         config.mcp = vec![steered.entry("s", &json!({}))];
         config.approval.wait = Duration::ZERO;
@@ -138,7 +138,7 @@ async fn a_task_is_not_forged() {
 async fn a_round_is_taken_once_and_is_not_forged() {
     const ONCE: &str = "a running call gets an owner once";
     const AGAIN: &str = "a call is sent again once for each round of answers";
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let change = |config: &mut Config| {
         config.mcp = vec![steered.entry("s", &json!({}))];
         config.approval.wait = Duration::ZERO;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A server from npm.
-pub(crate) struct Stock {
+pub(crate) struct StockServer {
     /// Its name in the configuration.
     pub(crate) name: &'static str,
     /// Its program in `node_modules`.
@@ -19,7 +19,7 @@ pub(crate) struct Stock {
     pub(crate) tools: &'static [&'static str],
 }
 
-const EVERYTHING: Stock = Stock {
+const EVERYTHING: StockServer = StockServer {
     name: "everything",
     program: "@modelcontextprotocol/server-everything/dist/index.js",
     args: &["stdio"],
@@ -42,7 +42,7 @@ const EVERYTHING: Stock = Stock {
     ],
 };
 
-const MEMORY: Stock = Stock {
+const MEMORY: StockServer = StockServer {
     name: "memory",
     program: "@modelcontextprotocol/server-memory/dist/index.js",
     args: &[],
@@ -60,7 +60,7 @@ const MEMORY: Stock = Stock {
     ],
 };
 
-const THINKING: Stock = Stock {
+const THINKING: StockServer = StockServer {
     name: "thinking",
     program: "@modelcontextprotocol/server-sequential-thinking/dist/index.js",
     args: &[],
@@ -69,7 +69,7 @@ const THINKING: Stock = Stock {
 };
 
 /// The output schema of one of its tools has 76 kB.
-const BRAVE: Stock = Stock {
+const BRAVE: StockServer = StockServer {
     name: "brave",
     program: "@brave/brave-search-mcp-server/dist/index.js",
     args: &["--transport", "stdio"],
@@ -87,7 +87,7 @@ const BRAVE: Stock = Stock {
 };
 
 /// Some of its inputs have ten schemas within each other.
-const HUBSPOT: Stock = Stock {
+const HUBSPOT: StockServer = StockServer {
     name: "hubspot",
     program: "@hubspot/mcp-server/dist/index.js",
     args: &[],
@@ -118,9 +118,9 @@ const HUBSPOT: Stock = Stock {
 };
 
 /// All of them.
-pub(crate) const STOCK: [&Stock; 5] = [&EVERYTHING, &MEMORY, &THINKING, &BRAVE, &HUBSPOT];
+pub(crate) const STOCK: [&StockServer; 5] = [&EVERYTHING, &MEMORY, &THINKING, &BRAVE, &HUBSPOT];
 
-impl Stock {
+impl StockServer {
     /// The entry in the configuration, with this variable too.
     pub(crate) fn entry(&self, variable: Option<(&str, &str)>) -> McpServer {
         let program = packages().join("node_modules").join(self.program).display().to_string();

@@ -1,7 +1,7 @@
 //! Tasks: calls that a server executes after its answer, and whose outcome holdpoint polls.
 
 use super::python::python;
-use super::{Steered, entry, hold, packages, tool};
+use super::{SteeredServer, entry, hold, packages, tool};
 use holdpoint::config::Config;
 use holdpoint_testkit::runs::{events_of, run_becomes};
 use holdpoint_testkit::{Client, Embedded, JsonFields, Rows, UNKNOWN, eventually, postgres};
@@ -11,8 +11,8 @@ use std::time::Duration;
 const TASK: &str = r#"{"do":"task"}"#;
 
 /// A server of holdpoint with the steered server `s`, whose entry has these lines.
-pub(super) async fn started(lines: &Value) -> (Steered, Embedded) {
-    let steered = Steered::with("act");
+pub(super) async fn started(lines: &Value) -> (SteeredServer, Embedded) {
+    let steered = SteeredServer::with("act");
     let entry = steered.entry("s", lines);
     let change = |config: &mut Config| {
         config.mcp = vec![entry];
@@ -309,7 +309,7 @@ async fn tasks_of_a_python_server_have_their_outcomes_and_end_with_its_memory() 
 
 #[tokio::test]
 async fn a_server_that_starts_slowly_is_not_taken_for_one_of_an_older_protocol() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let mut entry = steered.entry("s", &json!({ "inherit_env": ["PATH"] }));
     // Longer than the library waits for the first answer of a server.
     let slowly = r#"echo >> "$STATE/starts"; sleep 11; exec node "$0""#.to_owned();
@@ -340,7 +340,7 @@ async fn a_server_that_is_killed_goes_on_with_its_task_after_its_next_start() {
 
 #[tokio::test]
 async fn after_a_kill_the_next_process_goes_on_with_the_task_and_its_question() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment().await;
     let mut server = deployment.start();
     let id = owned_in(&server.client).await;
@@ -360,7 +360,7 @@ async fn after_a_kill_the_next_process_goes_on_with_the_task_and_its_question() 
 
 #[tokio::test]
 async fn on_postgres_a_kill_between_a_task_and_its_commit_leaves_the_outcome_unknown() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment_on(postgres().await);
     let mut server = deployment.start();
     let rows = Rows::open(deployment.database()).await;
@@ -384,7 +384,7 @@ async fn on_postgres_a_kill_between_a_task_and_its_commit_leaves_the_outcome_unk
 
 #[tokio::test]
 async fn on_postgres_another_process_goes_on_with_the_task_of_a_killed_one() {
-    let steered = Steered::with("delete_file");
+    let steered = SteeredServer::with("delete_file");
     let deployment = steered.deployment_on(postgres().await);
     let (mut first, second) = (deployment.start(), deployment.start());
     let id = owned_in(&first.client).await;

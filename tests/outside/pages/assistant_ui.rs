@@ -1,6 +1,6 @@
 //! The page on assistant-ui (`examples/assistant-ui`) in a real browser.
 
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::previews::{World, server};
 use holdpoint_testkit::{Browser, Embedded, JsonFields, SamplePage, call, eventually, in_repository};
 use serde_json::json;
@@ -153,7 +153,7 @@ async fn a_card_shows_the_whole_call_and_offers_an_approval_only_then() {
 
 #[tokio::test]
 async fn an_approval_of_a_card_that_has_changed_runs_nothing_and_the_new_card_asks_again() {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let app = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
     let tool =
         async || Some(app.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());

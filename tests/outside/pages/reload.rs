@@ -83,7 +83,7 @@ enum Piece {
 
 /// What happens to a pending call.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+enum CallFate {
     /// The page itself decides, where the dialect allows that.
     Page(bool),
     /// Another client decides: it rejects with a reason, or approves with other inputs.
@@ -92,7 +92,7 @@ enum Fate {
     Open,
 }
 
-fn scenes() -> impl Strategy<Value = (Vec<ModelStep>, Vec<Fate>)> {
+fn scenes() -> impl Strategy<Value = (Vec<ModelStep>, Vec<CallFate>)> {
     let word = || prop::sample::select(&["a", "\n", "é\u{2028}", "\"\\", "\0", "data: x\n\n", " ", "{}"][..]);
     let words = || vec(word(), 1..4).prop_map(|words| words.concat());
     let tool = prop::sample::select(&["look", "pay", "pay", "refuse", "mumble", "break", "nothing"][..]);
@@ -106,10 +106,10 @@ fn scenes() -> impl Strategy<Value = (Vec<ModelStep>, Vec<Fate>)> {
     let step = (vec(piece, 0..6), option::of(0..100_u64), prop::bool::weighted(0.2))
         .prop_map(|(pieces, usage, breaks)| ModelStep { pieces, usage, breaks });
     let fate = prop_oneof![
-        3 => any::<bool>().prop_map(Fate::Page),
-        3 => any::<bool>().prop_map(Fate::Other),
-        1 => Just(Fate::Withdrawn),
-        1 => Just(Fate::Open),
+        3 => any::<bool>().prop_map(CallFate::Page),
+        3 => any::<bool>().prop_map(CallFate::Other),
+        1 => Just(CallFate::Withdrawn),
+        1 => Just(CallFate::Open),
     ];
     (vec(step, 1..5), vec(fate, 8))
 }
@@ -156,14 +156,14 @@ fn step(model_steps: &ModelStep) -> Step {
 }
 
 /// The turns of one message as a page of this dialect reads them, and the message after a reload.
-struct Played {
+struct PlayedTurns {
     turns: Vec<Value>,
     reloaded: Value,
     /// The calls that the page itself has not decided.
     others: Vec<String>,
 }
 
-async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Played {
+async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> PlayedTurns {
     let app = Embedded::start().await;
     for model_steps in model_steps {
         app.scene.then(step(model_steps));
@@ -191,30 +191,30 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Playe
         let mut parts = Vec::new();
         for id in pending {
             let fate = match fates.next().unwrap() {
-                Fate::Page(yes) if dialect == "ui-v5" => Fate::Other(yes),
+                CallFate::Page(yes) if dialect == "ui-v5" => CallFate::Other(yes),
                 fate => fate,
             };
             fated.insert(id.clone(), fate);
             match fate {
-                Fate::Page(approved) => {
+                CallFate::Page(approved) => {
                     parts.push(ui_answer(&id, "pay", approved));
                     answers.push(json!({ "id": id, "approved": approved }));
                     continue;
                 }
-                Fate::Other(true) => {
+                CallFate::Other(true) => {
                     let edit =
                         json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "x" } });
                     app.client.validate(&edit).await.has_status(200);
                 }
-                Fate::Other(false) => {
+                CallFate::Other(false) => {
                     let no = json!({ "toolCallId": id, "isValidated": false, "reason": "no" });
                     app.client.validate(&no).await.has_status(200);
                 }
-                Fate::Withdrawn => {
+                CallFate::Withdrawn => {
                     let cancel = format!("/tool_calls/{id}/cancel");
                     app.client.post(&cancel, &Value::Null).await.has_status(200);
                 }
-                Fate::Open => {}
+                CallFate::Open => {}
             }
             others.push(id);
         }
@@ -228,7 +228,7 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[Fate]) -> Playe
         .get(1)
         .cloned()
         .unwrap_or(json!({ "id": message, "role": "assistant", "parts": [] }));
-    Played { turns, reloaded, others }
+    PlayedTurns { turns, reloaded, others }
 }
 
 /// A message without the fields that may differ: ids of reasoning parts, calls with incomplete inputs, the
@@ -261,7 +261,7 @@ fn comparable(message: &Value, others: &[String]) -> Value {
 }
 
 /// What pages of these SDK releases hold after reading these turns, and how each turn ended for them.
-fn read(clients: &[&str], played: &[Played]) -> Vec<Value> {
+fn read(clients: &[&str], played: &[PlayedTurns]) -> Vec<Value> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
     let mut node = Command::new("node");
     node.current_dir(dir).arg("driver/read.mjs").args(clients).stdin(Stdio::piped()).stdout(Stdio::piped());

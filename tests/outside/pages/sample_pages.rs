@@ -1,7 +1,7 @@
 //! The pages of the documentation in a real browser: those of the README of `packages/page` for AI SDK 5 to 7, and that of
 //! docs/pages.md for AI SDK 4.
 
-use holdpoint_testkit::mcp::{Steered, definition};
+use holdpoint_testkit::mcp::{SteeredServer, definition};
 use holdpoint_testkit::previews::{World, server};
 use holdpoint_testkit::{
     Embedded, JsonFields, SamplePage, call, code_of, eventually, in_repository, scratch,
@@ -117,7 +117,7 @@ async fn shows_what_became_of_a_call(version: &str) {
 
 /// An approval of a card that has changed runs nothing, and the page shows the new card.
 async fn asks_again_about_a_changed_card(version: &str) {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let app = Box::pin(Embedded::with(|config| config.mcp = vec![steered.entry("s", &json!({}))])).await;
     let tool =
         async || Some(app.client.get("/tools/s__act").await.body).filter(|tool| tool["mcp"].is_object());

@@ -4,7 +4,7 @@ use super::{COOKIE_OF_SIGN_IN, browse, signs_in_with};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use holdpoint_testkit::issuer::Answers;
+use holdpoint_testkit::issuer::KeysResponse;
 use holdpoint_testkit::{Embedded, eventually, postgres, token};
 use reqwest::{Method, Url};
 use sha2::Sha256;
@@ -98,7 +98,7 @@ async fn on_postgres_a_sign_in_ends_at_another_server_than_the_one_that_began_it
 async fn d13_beyond_the_bound_the_oldest_sign_ins_fail_at_once_and_the_others_wait_for_a_place() {
     let (issuer, app) = signs_in_with(&["S256"]).await;
     let all = futures::future::join_all((0..50).map(|_| begun(&app))).await;
-    issuer.answers(Answers::Slowly);
+    issuer.answers(KeysResponse::Slowly);
     let asked = issuer.requests();
     let come_back = |sign_ins: &[(String, String)]| -> Vec<JoinHandle<String>> {
         let back = |(state, cookie): &(String, String)| {
@@ -118,7 +118,7 @@ async fn d13_beyond_the_bound_the_oldest_sign_ins_fail_at_once_and_the_others_wa
     // 32 of 34 wait.
     eventually("the oldest fail", async || (ended() == 2).then_some(())).await;
     assert_eq!(issuer.requests(), asked + 16);
-    issuer.answers(Answers::Body("{}".to_owned()));
+    issuer.answers(KeysResponse::Body("{}".to_owned()));
     let first = futures::future::join_all(first).await;
     assert!(
         first.iter().all(|to| to.as_ref().unwrap() == UNAVAILABLE),

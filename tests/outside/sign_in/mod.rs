@@ -4,7 +4,7 @@ mod begun;
 mod identity;
 mod kept;
 
-use holdpoint_testkit::issuer::{Answers, Issuer};
+use holdpoint_testkit::issuer::{Issuer, KeysResponse};
 use holdpoint_testkit::{Answer, Client, Embedded, Oidc};
 use reqwest::Method;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
@@ -71,7 +71,7 @@ pub(crate) async fn signs_in_with(methods: &[&str]) -> (Issuer, Embedded) {
 
 /// The same, on this database.
 async fn signs_in_on(methods: &[&str], database: Option<String>) -> (Issuer, Embedded) {
-    let issuer = Issuer::start(Answers::Nothing).await;
+    let issuer = Issuer::start(KeysResponse::Nothing).await;
     let base = issuer.url.strip_suffix("/keys").unwrap().to_owned();
     let document = json!({
         "issuer": base,
@@ -79,7 +79,7 @@ async fn signs_in_on(methods: &[&str], database: Option<String>) -> (Issuer, Emb
         "token_endpoint": format!("{base}/token"),
         "code_challenge_methods_supported": methods,
     });
-    issuer.answers(Answers::Body(document.to_string()));
+    issuer.answers(KeysResponse::Body(document.to_string()));
     let trusted = issuer.trusted();
     let app = Embedded::with(|config| {
         trusted(config);

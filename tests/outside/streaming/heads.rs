@@ -3,7 +3,7 @@
 use super::{DIALECTS, ReceivedStream, asks};
 use holdpoint::config::UiDialect;
 use holdpoint_testkit::ui::{ui_assistant, ui_submit, ui_user};
-use holdpoint_testkit::{Embedded, Watched, call};
+use holdpoint_testkit::{Embedded, WatchedServer, call};
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Version};
 use serde_json::{Value, json};
@@ -226,7 +226,7 @@ async fn the_first_hold_for_a_page_that_names_no_dialect_is_logged_with_the_head
             ("HOLDPOINT_LOG__FORMAT", "json"),
             ("HOLDPOINT_STREAM__DEFAULT_UI_DIALECT", configured),
         ];
-        let watched = Watched::start(&settings).await;
+        let watched = WatchedServer::start(&settings).await;
         let ann = watched.server.client.as_user("acme", "ann", &[]);
         for chat in ["chat-1", "chat-2"] {
             let body = ui_submit(chat, &[ui_user("u-1", "call pay 1")]);

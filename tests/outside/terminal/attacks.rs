@@ -1,6 +1,6 @@
 //! Texts that try to control the terminal of an approver, or to hide from the approver's eyes.
 
-use super::{Approver, AtTerminal};
+use super::{Approver, TerminalCommand};
 use holdpoint_testkit::{Embedded, Pty, eventually};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
@@ -222,7 +222,7 @@ async fn f13_no_event_controls_the_terminal() {
 async fn f13_the_question_shows_planted_texts_and_sends_the_shown_hash() {
     let server = PlantedServer::start("pending").await;
     let mut command = Approver::at(&server.url).command(&["approve", ID]);
-    let terminal = AtTerminal::start(command.env("NO_COLOR", "1"));
+    let terminal = TerminalCommand::start(command.env("NO_COLOR", "1"));
     terminal.shows("Approve this call? [y/N] ").await;
     is_harmless(&terminal.pty.shown().replace("\r\n", "\n"));
     terminal.pty.types("y\n");
@@ -270,7 +270,7 @@ async fn f13_a_long_text_cannot_fill_a_row_that_looks_like_a_row_of_the_program(
     let planted = format!("x{}Approve this call? [y/N] y", " .".repeat(35));
     let (_, id) = app.held("pay", &planted).await;
     let mut command = Approver::of(&app).command(&["approve", &id]);
-    let terminal = AtTerminal::sized(command.env("NO_COLOR", "1"), 40);
+    let terminal = TerminalCommand::sized(command.env("NO_COLOR", "1"), 40);
     // The planted text has the question too, but not at the beginning of a row. What is typed before the question is not
     // its answer.
     terminal.shows("\nApprove this call? [y/N] ").await;
@@ -314,7 +314,7 @@ async fn f13_what_is_cut_is_named_by_its_hash_and_shown_in_full_on_request() {
     assert_eq!(terminal.ends().await.0, 5);
 }
 
-impl AtTerminal {
+impl TerminalCommand {
     /// Starts the command at a terminal of this width.
     fn sized(command: &mut tokio::process::Command, columns: u16) -> Self {
         let terminal = Pty::new();

@@ -1,6 +1,6 @@
 //! `approvals approve` and `approvals reject`.
 
-use super::{Approver, AtTerminal, free_address, hash};
+use super::{Approver, TerminalCommand, free_address, hash};
 use holdpoint::config::ToolRules;
 use holdpoint::tools::ToolRegistry;
 use holdpoint_testkit::previews::{World, server};
@@ -219,7 +219,7 @@ async fn f13_a_person_is_shown_the_call_and_asked_at_a_terminal() {
     let held_open = pty.end();
     pty.types("y\ny");
     pty.shows("y\r\ny", 1).await;
-    let terminal = AtTerminal::start_at(pty, &mut approver.command(&["approve", &id]));
+    let terminal = TerminalCommand::start_at(pty, &mut approver.command(&["approve", &id]));
     drop(held_open);
     terminal.shows(QUESTION).await;
     let shown = terminal.pty.shown();

@@ -74,8 +74,8 @@ impl Approver {
     }
 
     /// Starts the command at a terminal.
-    fn start(&self, args: &[&str]) -> AtTerminal {
-        AtTerminal::start(&mut self.command(args))
+    fn start(&self, args: &[&str]) -> TerminalCommand {
+        TerminalCommand::start(&mut self.command(args))
     }
 }
 
@@ -97,12 +97,12 @@ impl CommandResult {
 }
 
 /// A command at a terminal of its own.
-struct AtTerminal {
+struct TerminalCommand {
     pty: Pty,
     child: Child,
 }
 
-impl AtTerminal {
+impl TerminalCommand {
     fn start(command: &mut Command) -> Self {
         Self::start_at(Pty::new(), command)
     }

@@ -1,6 +1,6 @@
 //! `approvals watch`.
 
-use super::{Approver, AtTerminal, free_address, lines};
+use super::{Approver, TerminalCommand, free_address, lines};
 use holdpoint_testkit::{Embedded, eventually, probes};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Child;
 
 /// A watch without a terminal, and its output so far.
-struct Watching {
+struct WatchProcess {
     child: Child,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
@@ -28,7 +28,7 @@ fn received(stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<String
     all
 }
 
-impl Watching {
+impl WatchProcess {
     fn start(approver: &Approver, args: &[&str]) -> Self {
         let mut child = approver.command(&[&["watch"], args].concat()).spawn().unwrap();
         let (stdout, stderr) =
@@ -56,9 +56,9 @@ async fn a_watch_shows_what_waits_and_new_holds_and_decisions() {
     let (_, unwanted) = app.held("refuse", "9").await;
     let approver = Approver::of(&app);
     let [all, paid, json] = [
-        Watching::start(&approver, &[]),
-        Watching::start(&approver, &["--tool", "pay"]),
-        Watching::start(&approver, &["--json", "--thread", &thread]),
+        WatchProcess::start(&approver, &[]),
+        WatchProcess::start(&approver, &["--tool", "pay"]),
+        WatchProcess::start(&approver, &["--json", "--thread", &thread]),
     ];
     for watching in [&all, &paid, &json] {
         watching.shows(&before).await;
@@ -86,7 +86,7 @@ async fn a_watch_shows_what_waits_and_new_holds_and_decisions() {
 async fn a_watch_says_that_it_reconnects_and_misses_nothing() {
     let app = Embedded::with(|config| config.server.bind = free_address()).await;
     let (thread, first) = app.held("pay", "10").await;
-    let mut watching = Watching::start(&Approver::of(&app), &[]);
+    let mut watching = WatchProcess::start(&Approver::of(&app), &[]);
     watching.shows(&first).await;
     let second = app.hold_in(&thread, "pay", "11").await;
     watching.shows(&second).await;
@@ -122,7 +122,7 @@ async fn a_person_opens_calls_of_a_watch_and_decides_them() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     let mut command = Approver::of(&app).command(&["watch"]);
-    let terminal = AtTerminal::start(command.env("NO_COLOR", "1"));
+    let terminal = TerminalCommand::start(command.env("NO_COLOR", "1"));
     terminal.shows("#1").await;
     let second = app.hold_in(&thread, "pay", "11").await;
     terminal.shows("#2").await;

@@ -1,11 +1,11 @@
 //! Pages in browsers: which origins may call, which CORS headers they get, and which requests they may not
 //! cause.
 
-use super::Raw;
+use super::RawConnection;
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
-use holdpoint_testkit::{Answer, Embedded, Scene, Watched, token};
+use holdpoint_testkit::{Answer, Embedded, Scene, WatchedServer, token};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::json;
@@ -89,7 +89,7 @@ async fn a_refused_preflight_is_logged_with_its_origin_and_the_key_on_sqlite() {
         ("HOLDPOINT_LOG__FORMAT", "json"),
         ("HOLDPOINT_SERVER__CORS_ORIGINS", PAGE),
     ];
-    let watched = Watched::start(&settings).await;
+    let watched = WatchedServer::start(&settings).await;
     let client = &watched.server.client;
     let from = |method: Method, origin: &str| {
         let request = client.http.request(method, client.url("/qa/chat_streamed")).header("origin", origin);
@@ -191,7 +191,7 @@ async fn e11_an_origin_that_is_not_text_breaks_nothing_on_sqlite() {
         let app = with_page(jwt).await;
         for (method, more) in [("GET", ""), ("OPTIONS", "access-control-request-method: \u{ff}\r\n")] {
             for origin in [&b"\xff"[..], b"https://\xe9.example", b"\x80\x81"] {
-                let mut other_user = Raw::to(&app.client).await;
+                let mut other_user = RawConnection::to(&app.client).await;
                 let head =
                     format!("{method} /threads HTTP/1.1\r\nhost: {}\r\n{more}origin: ", other_user.host);
                 other_user.writes([head.as_bytes(), origin, b"\r\n\r\n"].concat()).await;

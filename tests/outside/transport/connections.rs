@@ -1,6 +1,6 @@
 //! Connection limits.
 
-use super::{PACE, PATIENCE, Raw, SOON};
+use super::{PACE, PATIENCE, RawConnection, SOON};
 use holdpoint::app::Deadlines;
 use holdpoint::config::Config;
 use holdpoint_testkit::{Client, Embedded, Process, eventually, http2};
@@ -19,8 +19,8 @@ async fn with(change: impl FnOnce(&mut Config)) -> (Embedded, Client) {
 }
 
 /// A connection that has served one request and stays open.
-async fn connected(client: &Client) -> Raw {
-    let mut raw = Raw::to(client).await;
+async fn connected(client: &Client) -> RawConnection {
+    let mut raw = RawConnection::to(client).await;
     raw.writes(raw.head("GET /healthz", &[])).await;
     assert_eq!(raw.answer().await.status, 200);
     raw
@@ -32,7 +32,7 @@ async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqli
     let (one, mut two) = (connected(&client).await, connected(&client).await);
     for _ in 0..3 {
         // Any client can write a header that names another address.
-        let mut third = Raw::to(&client).await;
+        let mut third = RawConnection::to(&client).await;
         let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
         assert_eq!(third.receives_all().await, "");
@@ -41,7 +41,7 @@ async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqli
     assert_eq!(two.answer().await.status, 200, "those that were there stay");
     drop(one);
     let room = async || {
-        let mut raw = Raw::to(&client).await;
+        let mut raw = RawConnection::to(&client).await;
         let head = raw.head("GET /healthz", &["connection: close"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut raw.socket, head.as_bytes()).await;
         raw.receives_all().await.starts_with("HTTP/1.1 200 ").then_some(())
@@ -53,7 +53,7 @@ async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqli
 async fn e4_a_connection_over_the_total_limit_waits_until_another_ends_on_sqlite() {
     let (_app, client) = with(|config| config.limits.connections = Some(2)).await;
     let (one, mut two) = (connected(&client).await, connected(&client).await);
-    let mut third = Raw::to(&client).await;
+    let mut third = RawConnection::to(&client).await;
     third.writes(third.head("GET /healthz", &[])).await;
     for _ in 0..50 {
         two.writes(two.head("GET /healthz", &[])).await;
@@ -78,7 +78,7 @@ async fn an_address_over_its_connection_limit_is_logged_once_a_minute_on_sqlite(
     let (server, _dir) = started(&mut command, &[("HOLDPOINT_LIMITS__CONNECTIONS_PER_IP", "1")]);
     let one = connected(&server.client).await;
     for _ in 0..5 {
-        assert_eq!(Raw::to(&server.client).await.receives_all().await, "");
+        assert_eq!(RawConnection::to(&server.client).await.receives_all().await, "");
     }
     drop(one);
     let printed = server.finish();
@@ -120,7 +120,7 @@ async fn e4_a_connection_may_idle_for_longer_than_the_head_deadline_on_sqlite() 
     let app = Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await;
     let mut pooled = connected(&app.client).await;
     // A connection without a request is closed meanwhile.
-    Raw::to(&app.client).await.receives_all().await;
+    RawConnection::to(&app.client).await.receives_all().await;
     pooled.writes(pooled.head("GET /healthz", &[])).await;
     assert_eq!(pooled.answer().await.status, 200);
 }
@@ -137,7 +137,7 @@ async fn e4_a_connection_that_idles_for_too_long_is_closed_on_sqlite() {
     assert_eq!(received, "");
 
     // With HTTP/2, an idle connection is closed even if the client sends pings.
-    let mut other_user = Raw::to(&app.client).await;
+    let mut other_user = RawConnection::to(&app.client).await;
     let flags = http2::END_HEADERS | http2::END_STREAM;
     let head = http2::frame(http2::HEADERS, flags, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
     other_user.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;

@@ -1,6 +1,6 @@
 //! Rate limits and concurrency limits of a user.
 
-use super::Raw;
+use super::RawConnection;
 use futures::future::join_all;
 use holdpoint::config::Limits;
 use holdpoint_testkit::{Answer, Client, Deployment, Embedded, Turn, eventually, token};
@@ -190,7 +190,7 @@ async fn e5_the_concurrent_chat_bodies_of_a_user_are_limited_like_streams_on_sql
     let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
     let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
     let asks = async |path: &str| {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(other_user.head(&format!("POST {path}"), &lines)).await;
         other_user
     };

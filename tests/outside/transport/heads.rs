@@ -1,6 +1,6 @@
 //! Request heads that never arrive, arrive slowly, or are too long.
 
-use super::{PATIENCE, Raw, SOON, is_well};
+use super::{PATIENCE, RawConnection, SOON, is_well};
 use holdpoint_testkit::{Embedded, http2};
 use std::iter::repeat;
 
@@ -23,7 +23,7 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
         &[http2::PREFACE, &settings].concat(),
         &[http2::PREFACE, &settings, &unfinished].concat(),
     ] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(started).await;
         let received = other_user.receives_all().await;
         assert!(!received.contains("HTTP/1.1 200"), "{started:?}: {received}");
@@ -35,13 +35,13 @@ async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
 async fn e4_a_head_that_arrives_byte_by_byte_times_out_on_sqlite() {
     let app = hurried().await;
     let head = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ".iter().copied();
-    let other_user = Raw::to(&app.client).await;
+    let other_user = RawConnection::to(&app.client).await;
     other_user.drips(head.chain(repeat(b'a'))).await;
-    let other_user = Raw::to(&app.client).await;
+    let other_user = RawConnection::to(&app.client).await;
     other_user.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
 
     // The deadline also applies to the second request of a connection.
-    let mut other_user = Raw::to(&app.client).await;
+    let mut other_user = RawConnection::to(&app.client).await;
     other_user.writes(other_user.head("GET /healthz", &[])).await;
     assert_eq!(other_user.answer().await.status, 200);
     other_user.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
@@ -70,7 +70,7 @@ async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite
             [431, 431],
         ),
     ] {
-        let other_user = Raw::to(&app.client).await;
+        let other_user = RawConnection::to(&app.client).await;
         let (mut from, mut to) = other_user.socket.into_split();
         // The server may answer before it has read the whole head.
         let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };

@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// A connection on which the test writes raw bytes.
 #[derive(Debug)]
-struct Raw {
+struct RawConnection {
     socket: TcpStream,
     host: String,
     read: Vec<u8>,
@@ -35,13 +35,13 @@ struct Raw {
 
 /// An HTTP/1.1 response.
 #[derive(Debug)]
-struct Reply {
+struct HttpResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Reply {
+impl HttpResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
@@ -55,7 +55,7 @@ impl Reply {
     }
 }
 
-impl Raw {
+impl RawConnection {
     async fn to(client: &Client) -> Self {
         let host = client.base.trim_start_matches("http://").to_owned();
         let socket = TcpStream::connect(&host).await.unwrap();
@@ -119,7 +119,7 @@ impl Raw {
     }
 
     /// The next response.
-    async fn answer(&mut self) -> Reply {
+    async fn answer(&mut self) -> HttpResponse {
         let head = self.answer_head().await;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().unwrap());
@@ -128,7 +128,7 @@ impl Raw {
         }
         let body = String::from_utf8(self.read.drain(..length).collect()).unwrap();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        Reply { status, head, body }
+        HttpResponse { status, head, body }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Paths and methods that try to be read as others, and the security headers of every response.
 
-use super::Raw;
+use super::RawConnection;
 use holdpoint_testkit::{Embedded, call, token};
 use reqwest::Method;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn e14_a_path_is_matched_literally_on_sqlite() {
             format!("/%61pi/tool_calls/{id}"),
         ] {
             for method in ["GET", "POST"] {
-                let mut other_user = Raw::to(&app.client).await;
+                let mut other_user = RawConnection::to(&app.client).await;
                 let lines = ["content-type: application/json", "content-length: 2"];
                 other_user.writes(other_user.head(&format!("{method} {path}"), &lines)).await;
                 other_user.writes("{}").await;
@@ -63,14 +63,14 @@ async fn e14_a_method_cannot_be_overridden() {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         for path in [chat.as_str(), &format!("/api{chat}"), "/qa/validate_tool", "/qa/chat_streamed?chatId=x"]
         {
-            let mut other_user = Raw::to(&app.client).await;
+            let mut other_user = RawConnection::to(&app.client).await;
             other_user.writes(other_user.head(&format!("{method} {path}"), &["connection: close"])).await;
             let received = other_user.receives_all().await;
             assert!(received.starts_with("HTTP/1.1 405 "), "{method} {path}: {received}");
         }
     }
     // CONNECT asks for a tunnel to another server, which is no resource of this server.
-    let mut other_user = Raw::to(&app.client).await;
+    let mut other_user = RawConnection::to(&app.client).await;
     other_user.writes(other_user.head("CONNECT localhost:80", &["connection: close"])).await;
     let received = other_user.receives_all().await;
     assert!(received.starts_with("HTTP/1.1 404 "), "{received}");

@@ -1,6 +1,6 @@
 //! Clients that read slowly or not at all, and clients that only wait.
 
-use super::{PATIENCE, Raw, SOON};
+use super::{PATIENCE, RawConnection, SOON};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use holdpoint_testkit::{Client, Embedded, eventually, http2};
 use serde_json::json;
@@ -17,15 +17,15 @@ fn script_text(app: &Embedded, texts: usize, text: &str) {
 }
 
 /// A connection with a small receive buffer.
-async fn narrow(client: &Client) -> Raw {
+async fn narrow(client: &Client) -> RawConnection {
     let host = client.base.trim_start_matches("http://").to_owned();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let socket = socket.connect(host.parse().unwrap()).await.unwrap();
-    Raw { socket, host, read: Vec::new() }
+    RawConnection { socket, host, read: Vec::new() }
 }
 
-async fn posts(client: &mut Raw, thread: &str) {
+async fn posts(client: &mut RawConnection, thread: &str) {
     let lines = ["content-type: application/json", "content-length: 16"];
     client.writes(client.head(&format!("POST /qa/chat_streamed/{thread}"), &lines)).await;
     client.writes(r#"{"content":"hi"}"#).await;
@@ -63,7 +63,7 @@ async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_continues() {
 }
 
 /// An HTTP/2 connection with these requests, whose streams start with a flow-control window of `room` bytes.
-async fn with_room(client: &Client, room: u8, requests: &[Vec<u8>]) -> Raw {
+async fn with_room(client: &Client, room: u8, requests: &[Vec<u8>]) -> RawConnection {
     let mut client = narrow(client).await;
     // SETTINGS_INITIAL_WINDOW_SIZE
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, room]);
@@ -159,7 +159,7 @@ async fn e5_a_client_that_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     let over_http2 = Client { http: over_http2, base: app.client.base.clone() };
     let readers = [app.client.begin(&one, &json!("hi")).await, over_http2.begin(&two, &json!("hi")).await];
     // Longer than any of the deadlines.
-    let silent = Raw::to(&app.client).await;
+    let silent = RawConnection::to(&app.client).await;
     silent.receives_all().await;
     gate.add_permits(10);
     for reader in readers {
@@ -176,7 +176,7 @@ async fn a_stream_buffers_at_most_the_configured_bytes_on_sqlite() {
     gate.add_permits(100);
     let first = app.client.begin(&thread, &json!("hi")).await;
     // A late subscriber finds the whole backlog.
-    let mut late = Raw::to(&app.client).await;
+    let mut late = RawConnection::to(&app.client).await;
     let whole_stream = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}")));
     let mut whole_stream = whole_stream.send().await.unwrap();
     let mut received = 0;

@@ -1,6 +1,6 @@
 //! Request bodies that arrive slowly, declare a wrong length, or are compressed.
 
-use super::{Raw, SOON, is_well};
+use super::{RawConnection, SOON, is_well};
 use holdpoint_testkit::{Embedded, token};
 use std::iter::repeat;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
         ("POST /threads", "transfer-encoding: chunked"),
         (chat.as_str(), "content-length: 100000"),
     ] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(other_user.head(first, &[JSON, length, "connection: close"])).await;
         let received = if length.contains("chunked") {
             other_user.drips(b"1\r\n \r\n".iter().copied().cycle()).await
@@ -35,7 +35,7 @@ async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
 async fn e2_a_body_that_stalls_times_out_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.body_piece = SOON, |_| {}).await;
     for started in ["", "{"] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(other_user.head("POST /threads", &[JSON, "content-length: 10"])).await;
         other_user.writes(started).await;
         let reply = other_user.answer().await;
@@ -63,7 +63,7 @@ async fn e2_a_body_has_one_length_on_sqlite() {
         &["transfer-encoding:\u{b}chunked"],
         &["content-length: 13", "transfer-encoding: gzip"],
     ] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(other_user.head("POST /threads", &[&[JSON], lines].concat())).await;
         // The server may have closed already.
         let _written = tokio::io::AsyncWriteExt::write_all(&mut other_user.socket, body.as_bytes()).await;
@@ -78,7 +78,7 @@ async fn e2_a_body_has_one_length_on_sqlite() {
         ["content-length: 4", "transfer-encoding: chunked"],
         ["transfer-encoding: chunked", "content-length: 4"],
     ] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         other_user.writes(other_user.head("POST /threads", &[&[JSON], &lines[..]].concat())).await;
         other_user.writes(chunked).await;
         let reply = other_user.answer().await;
@@ -90,7 +90,7 @@ async fn e2_a_body_has_one_length_on_sqlite() {
 #[tokio::test]
 async fn e2_a_body_shorter_than_its_declared_length_does_nothing_on_sqlite() {
     let app = Embedded::start().await;
-    let mut other_user = Raw::to(&app.client).await;
+    let mut other_user = RawConnection::to(&app.client).await;
     other_user.writes(other_user.head("POST /threads", &[JSON, "content-length: 100"])).await;
     other_user.writes(r#"{"title":"x"}"#).await;
     tokio::io::AsyncWriteExt::shutdown(&mut other_user.socket).await.unwrap();
@@ -144,7 +144,7 @@ async fn e1_a_client_that_sends_the_whole_body_first_still_reads_the_refusal_on_
         (429, vec![ada.as_str()]),
         (415, vec![bob.as_str(), "content-encoding: gzip"]),
     ] {
-        let mut other_user = Raw::to(&app.client).await;
+        let mut other_user = RawConnection::to(&app.client).await;
         let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
         other_user.writes(other_user.head("POST /threads", &lines)).await;
         other_user.writes(&body).await;
@@ -162,7 +162,7 @@ async fn e1_the_body_of_an_unauthenticated_request_is_not_read_on_sqlite() {
         for lines in
             [&["content-length: 16000000"][..], &["content-length: 16000000", "expect: 100-continue"]]
         {
-            let mut other_user = Raw::to(&app.client).await;
+            let mut other_user = RawConnection::to(&app.client).await;
             other_user.writes(other_user.head(&format!("POST {path}"), &[&[JSON], lines].concat())).await;
             // No byte of the body is sent.
             let reply = other_user.answer().await;
@@ -196,7 +196,7 @@ async fn e1_public_paths_read_no_body_on_sqlite() {
                 for length in
                     ["content-length: 200000", "content-length: 99999999", "transfer-encoding: chunked"]
                 {
-                    let mut other_user = Raw::to(&app.client).await;
+                    let mut other_user = RawConnection::to(&app.client).await;
                     other_user.writes(other_user.head(&format!("{method} {path}"), &[JSON, length])).await;
                     // No byte of the body is sent.
                     let head = other_user.answer_head().await;

@@ -1,7 +1,7 @@
 //! The bytes of an answer, split and framed in valid and invalid ways.
 
 use super::{Stage, on_each_wire, text};
-use holdpoint_testkit::{Act, Reply, ResponseState, ScriptedAnswer, Wire};
+use holdpoint_testkit::{RawResponse, ResponseAction, ResponseState, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 const WORDS: &str = "Schön: 世界 🙂.";
@@ -13,7 +13,7 @@ async fn an_answer_that_arrives_byte_by_byte_is_read(wire: Wire) {
     let (start, end) = arguments.split_at(5);
     let answer =
         ScriptedAnswer::on(wire).words(&["Schön: 世界", " 🙂."]).call("a", "pay", &[start, end]).end();
-    stage.upstream.then(Reply::sends(wire, answer.text().bytes().map(|byte| [byte])));
+    stage.upstream.then(RawResponse::sends(wire, answer.text().bytes().map(|byte| [byte])));
     let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "waiting").await;
     assert_eq!(turn.text(), WORDS);
@@ -34,7 +34,7 @@ async fn a_character_split_between_chunks_stays_whole(wire: Wire) {
     assert!(inside.clone().count() >= 8);
     for at in inside {
         let (start, end) = whole.as_bytes().split_at(at);
-        stage.upstream.then(Reply::sends(wire, [start, end]));
+        stage.upstream.then(RawResponse::sends(wire, [start, end]));
         let turn = stage.run_turn_in(&thread).await;
         assert_eq!(turn.text(), WORDS, "cut at {at}");
         stage.is(&turn, "completed").await;
@@ -101,7 +101,7 @@ async fn every_framing_is_read(wire: Wire) {
     for (framing, bytes) in if wire.facts().is_sse { SSE } else { LINES } {
         let bytes = bytes(wire, &answer);
         for pieces in [vec![bytes.as_bytes()], bytes.as_bytes().chunks(7).collect()] {
-            stage.upstream.then(Reply::sends(wire, pieces));
+            stage.upstream.then(RawResponse::sends(wire, pieces));
             let turn = stage.run_turn_in(&thread).await;
             assert_eq!(turn.text(), "Hello, wörld.", "{framing}: {}", turn.raw);
             stage.is(&turn, "completed").await;
@@ -119,8 +119,11 @@ async fn events_after_the_finish_reason_may_be_missing(wire: Wire) {
     for kept in reason + 1..whole.events.len() {
         let mut answer = whole.clone();
         answer.events.truncate(kept);
-        let after_it = |end| Reply::streams(wire, vec![Act::Send(answer.text().into_bytes()), end]);
-        for reply in [Reply::scripted(&answer), after_it(Act::Cut), after_it(Act::Hang)] {
+        let after_it =
+            |end| RawResponse::streams(wire, vec![ResponseAction::Send(answer.text().into_bytes()), end]);
+        for reply in
+            [RawResponse::scripted(&answer), after_it(ResponseAction::Cut), after_it(ResponseAction::Hang)]
+        {
             stage.upstream.then(reply);
             let (_, turn) = stage.run_turn().await;
             assert_eq!(turn.text(), "Hello.", "{kept} events: {}", turn.raw);
@@ -134,7 +137,7 @@ async fn bytes_after_the_end_are_not_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let whole = ScriptedAnswer::words_on(wire, "Hello.").text();
     let more = ScriptedAnswer::on(wire).words(&["More."]).event(wire.error(false, "no").to_string()).text();
-    stage.upstream.then(Reply::sends(wire, [whole, more]));
+    stage.upstream.then(RawResponse::sends(wire, [whole, more]));
     let (_, turn) = stage.run_turn().await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
     stage.is(&turn, "completed").await;
@@ -143,8 +146,11 @@ on_each_wire!(side by side bytes_after_the_end_are_not_read if marks_the_end);
 
 async fn a_server_need_not_close_the_connection_after_the_end(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let acts = vec![Act::Send(ScriptedAnswer::words_on(wire, "Hello.").text().into_bytes()), Act::Hang];
-    stage.upstream.then(Reply::streams(wire, acts));
+    let acts = vec![
+        ResponseAction::Send(ScriptedAnswer::words_on(wire, "Hello.").text().into_bytes()),
+        ResponseAction::Hang,
+    ];
+    stage.upstream.then(RawResponse::streams(wire, acts));
     let (_, turn) = stage.run_turn().await;
     assert_eq!(turn.text(), "Hello.");
     stage.is(&turn, "completed").await;
@@ -155,10 +161,11 @@ on_each_wire!(a_server_need_not_close_the_connection_after_the_end);
 async fn an_answer_without_its_end_keeps_its_received_text(wire: Wire) {
     let stage = Stage::on(wire).await;
     let answer = ScriptedAnswer::on(wire).words(&["Half an ", "answer"]).text();
-    for ending in [vec![], vec![Act::Cut], vec![Act::Reset]] {
+    for ending in [vec![], vec![ResponseAction::Cut], vec![ResponseAction::Reset]] {
         // The test reads the answer before the connection ends, because an abrupt end may discard sent bytes.
-        let acts = [vec![Act::Send(answer.clone().into_bytes()), Act::Wait], ending].concat();
-        stage.upstream.then(Reply::streams(wire, acts));
+        let acts =
+            [vec![ResponseAction::Send(answer.clone().into_bytes()), ResponseAction::Wait], ending].concat();
+        stage.upstream.then(RawResponse::streams(wire, acts));
         let thread = stage.app.client.thread().await;
         let mut listener = stage.listens(&thread).await;
         listener.receives("answer").await;
@@ -187,9 +194,9 @@ async fn an_event_that_is_too_long_ends_the_turn(wire: Wire) {
     let comment = started.clone() + ": " + &long;
     let name = started + "event: " + &long;
     for bytes in [whole, endless, comment, name] {
-        let pieces = bytes.as_bytes().chunks(1 << 16).map(|piece| Act::Send(piece.to_vec()));
+        let pieces = bytes.as_bytes().chunks(1 << 16).map(|piece| ResponseAction::Send(piece.to_vec()));
         // The connection stays open, so that the reader has to end the answer.
-        stage.upstream.then(Reply::streams(wire, pieces.chain([Act::Hang]).collect()));
+        stage.upstream.then(RawResponse::streams(wire, pieces.chain([ResponseAction::Hang]).collect()));
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
         assert!(turn.raw.len() < 4096, "{}", turn.raw.len());
@@ -210,7 +217,7 @@ async fn an_invalid_event_ends_the_turn(wire: Wire) {
         [wire.frame("{").into_bytes(), wire.frame("nonsense").into_bytes(), surrogate.into_bytes(), not_utf8]
     {
         let bytes = [before.as_bytes(), &broken, rest.as_bytes()].concat();
-        stage.upstream.then(Reply::sends(wire, [bytes]));
+        stage.upstream.then(RawResponse::sends(wire, [bytes]));
         let turn = stage.run_turn_in(&thread).await;
         if turn.all('3').is_empty() {
             // Invalid UTF-8 may be read as a replacement character.
@@ -243,7 +250,7 @@ on_each_wire!(a_nul_in_text_is_streamed_as_it_is_stored);
 async fn a_page_in_place_of_an_answer_is_refused(wire: Wire) {
     let stage = Stage::on(wire).await;
     let page = "<html>\nSign in\n</html>";
-    stage.upstream.then(Reply::answers(200, "text/html", vec![Act::Send(page.into())]));
+    stage.upstream.then(RawResponse::answers(200, "text/html", vec![ResponseAction::Send(page.into())]));
     let (thread, turn) = stage.run_turn().await;
     let code = stage.run(&turn).await["error"]["code"].clone();
     assert!(code == "upstream_error" || code == "upstream_malformed", "{}", turn.raw);

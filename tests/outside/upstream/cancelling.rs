@@ -3,7 +3,8 @@
 
 use super::{Listener, Stage, on_each_wire};
 use holdpoint_testkit::{
-    Act, Answer, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Turn, Wire, eventually,
+    Answer, DisconnectKind, Leaver, RawResponse, ResponseAction, ResponseState, ScriptedAnswer, Turn, Wire,
+    eventually,
 };
 use serde_json::{Value, json};
 
@@ -26,8 +27,11 @@ impl Stage {
 }
 
 /// A reply that sends this much and then hangs.
-fn begins(answer: &ScriptedAnswer) -> Reply {
-    Reply::streams(answer.wire, vec![Act::Send(answer.text().into_bytes()), Act::Hang])
+fn begins(answer: &ScriptedAnswer) -> RawResponse {
+    RawResponse::streams(
+        answer.wire,
+        vec![ResponseAction::Send(answer.text().into_bytes()), ResponseAction::Hang],
+    )
 }
 
 async fn cancelling_in_mid_text_closes_the_connection(wire: Wire) {
@@ -46,7 +50,10 @@ on_each_wire!(cancelling_in_mid_text_closes_the_connection);
 async fn cancelling_before_the_first_byte_closes_the_connection(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
-    for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
+    for reply in [
+        RawResponse::without_a_byte(ResponseAction::Hang),
+        RawResponse::streams(wire, vec![ResponseAction::Hang]),
+    ] {
         stage.upstream.then(reply);
         let requested = stage.upstream.requests().len();
         let listener = stage.listens(&thread).await;
@@ -75,7 +82,7 @@ on_each_wire!(side by side cancelling_in_mid_arguments_holds_nothing if writes_a
 
 async fn cancelling_between_two_attempts_ends_the_retries(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "50"));
+    stage.upstream.then(RawResponse::refuses(503, "{}").with("retry-after", "50"));
     let thread = stage.app.client.thread().await;
     let listener = stage.listens(&thread).await;
     stage.upstream.wait_for_requests(1).await;
@@ -93,9 +100,10 @@ async fn a_client_that_disconnects_does_not_close_the_connection_to_the_model(wi
     let stage = Stage::on(wire).await;
     let answer = ScriptedAnswer::on(wire).words(&["So far,", " so good."]).end();
     let (begin, end) = answer.split(" so good.");
-    for how in Leave::ALL {
-        let acts = [Act::Send(begin.clone()), Act::Wait, Act::Send(end.clone())];
-        stage.upstream.then(Reply::streams(wire, acts.to_vec()));
+    for how in DisconnectKind::ALL {
+        let acts =
+            [ResponseAction::Send(begin.clone()), ResponseAction::Wait, ResponseAction::Send(end.clone())];
+        stage.upstream.then(RawResponse::streams(wire, acts.to_vec()));
         let thread = stage.app.client.thread().await;
         let path = format!("/qa/chat_streamed/{thread}");
         let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;

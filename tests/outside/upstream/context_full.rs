@@ -4,7 +4,7 @@ use super::{Stage, on_each_wire};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
 use holdpoint_testkit::{
-    BadServer, Client, Embedded, Probe, Reply, ScriptedAnswer, Turn, Wire, postgres, probes,
+    BadServer, Client, Embedded, Probe, RawResponse, ScriptedAnswer, Turn, Wire, postgres, probes,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn refusals(wire: Wire) -> Vec<(u16, String)> {
 async fn a_conversation_that_is_too_long_has_a_code_of_its_own_and_is_not_sent_again(wire: Wire) {
     let stage = Stage::on(wire).await;
     for (status, body) in refusals(wire) {
-        stage.upstream.then(Reply::refuses(status, &body));
+        stage.upstream.then(RawResponse::refuses(status, &body));
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "context_full", "").await;
         let error = turn.error();
@@ -93,7 +93,7 @@ async fn a_refused_conversation_is_sent_again_once_with_less_of_it(wire: Wire) {
     let (status, body) = refusals(wire).swap_remove(0);
     let thread = stage.app.client.thread().await;
     stage.print(&thread).await;
-    stage.upstream.then(Reply::refuses(status, &body)).words("Shorter.");
+    stage.upstream.then(RawResponse::refuses(status, &body)).words("Shorter.");
     let turn = stage.run_turn_in(&thread).await;
     assert_eq!(turn.text(), "Shorter.", "{}", turn.raw);
     stage.is(&turn, "completed").await;
@@ -105,7 +105,7 @@ async fn a_refused_conversation_is_sent_again_once_with_less_of_it(wire: Wire) {
 
     // A server that refuses the shorter one too is not asked a third time.
     stage.print(&thread).await;
-    stage.upstream.then(Reply::refuses(status, &body)).then(Reply::refuses(status, &body));
+    stage.upstream.then(RawResponse::refuses(status, &body)).then(RawResponse::refuses(status, &body));
     let turn = stage.run_turn_in(&thread).await;
     turn.failed_with("context_full");
     stage.next_turn_works(&thread).await;
@@ -185,7 +185,7 @@ async fn what_a_refusal_left_out_stays_out_after_a_restart() {
         assert_eq!(questions(&stage, n).await, (0..=n).collect::<Vec<_>>());
     }
     let (status, body) = refusals(CHAT).swap_remove(0);
-    stage.upstream.then(Reply::refuses(status, &body));
+    stage.upstream.then(RawResponse::refuses(status, &body));
     let mut before = questions(&stage, 12).await;
     assert!(before[0] > 3, "{before:?}");
     let rows = stage.app.rows.all("SELECT refused_tokens FROM message_steps WHERE turns_left_out > 0").await;
@@ -224,7 +224,7 @@ async fn on_postgres_two_processes_send_the_same_window() {
     let mut sent = Vec::new();
     for n in 0..24 {
         if n == 12 {
-            stage.upstream.then(Reply::refuses(status, &body));
+            stage.upstream.then(RawResponse::refuses(status, &body));
         }
         // The first process alone is refused. After that they take turns.
         let client = clients[if n <= 12 { 0 } else { n % 2 }];

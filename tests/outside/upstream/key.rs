@@ -1,12 +1,12 @@
 //! The key for a model's server is sent only over TLS or to the loopback interface.
 
-use holdpoint_testkit::{Ended, MODEL_KEY, holdpoint};
+use holdpoint_testkit::{EndedCommand, MODEL_KEY, holdpoint};
 
-fn configured(url: &str, more: &[(&str, &str)]) -> Ended {
+fn configured(url: &str, more: &[(&str, &str)]) -> EndedCommand {
     let dir = tempfile::tempdir().unwrap();
     let mut command = holdpoint(dir.path(), "sqlite://x.db", &["config"]);
     command.env("HOLDPOINT_MODEL__BASE_URL", url).envs(more.iter().copied());
-    Ended::of(command.output().unwrap())
+    EndedCommand::of(command.output().unwrap())
 }
 
 #[test]

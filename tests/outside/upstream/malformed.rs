@@ -1,7 +1,7 @@
 //! Malformed answers, and answers that report a server error.
 
 use super::{Stage, on_each_wire};
-use holdpoint_testkit::{KEY, Reply, ScriptedAnswer, Wire};
+use holdpoint_testkit::{KEY, RawResponse, ScriptedAnswer, Wire};
 use serde_json::{Value, json};
 
 async fn an_error_in_mid_stream_ends_the_turn_and_keeps_its_text(wire: Wire) {
@@ -94,7 +94,7 @@ on_each_wire!(a_model_that_claims_it_ran_a_tool_ran_nothing);
 async fn a_redirect_is_not_followed(wire: Wire) {
     let stage = Stage::on(wire).await;
     let elsewhere = stage.upstream.model(&json!({})).base_url.unwrap();
-    stage.upstream.then(Reply::refuses(307, "{}").with("location", &elsewhere));
+    stage.upstream.then(RawResponse::refuses(307, "{}").with("location", &elsewhere));
     let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     assert_eq!(stage.upstream.requests().len(), 1, "the conversation goes to no other place");

@@ -3,13 +3,13 @@
 use super::{Stage, text};
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
 use holdpoint_testkit::wires::responses::WIRE as RESPONSES;
-use holdpoint_testkit::{Reply, Wire};
+use holdpoint_testkit::{RawResponse, Wire};
 use serde_json::{Value, json};
 
 const PAYS: &str = r#"{"note":"1"}"#;
 
-fn stream(wire: Wire, events: &[Value]) -> Reply {
-    Reply::sends(wire, [events.iter().map(|event| wire.frame(&event.to_string())).collect::<String>()])
+fn stream(wire: Wire, events: &[Value]) -> RawResponse {
+    RawResponse::sends(wire, [events.iter().map(|event| wire.frame(&event.to_string())).collect::<String>()])
 }
 
 fn choice(choice: Value) -> Value {
@@ -26,7 +26,7 @@ fn ends(reason: &str) -> Value {
 
 impl Stage {
     /// Asserts that the page, the stored message and the model get this text once.
-    async fn says(&self, reply: Reply, words: &str) {
+    async fn says(&self, reply: RawResponse, words: &str) {
         self.upstream.then(reply);
         let (thread, turn) = self.run_turn().await;
         assert_eq!(turn.text(), words, "{}", turn.raw);
@@ -38,7 +38,7 @@ impl Stage {
     }
 
     /// Asserts that each of the calls is held, with the inputs of `pay`.
-    async fn holds(&self, reply: Reply, notes: &[&str]) {
+    async fn holds(&self, reply: RawResponse, notes: &[&str]) {
         self.upstream.then(reply);
         let (thread, turn) = self.run_turn().await;
         let shown: Vec<_> = turn.all('9').iter().map(|call| call["args"]["note"].clone()).collect();
@@ -77,8 +77,8 @@ async fn a_chat_answer_is_read_once_wherever_it_is_said() {
     for (kind, body) in
         [("application/json", pretty.clone()), ("text/event-stream", pretty + "\n\ndata: [DONE]\n\n")]
     {
-        let acts = vec![holdpoint_testkit::Act::Send(body.into_bytes())];
-        stage.says(Reply::answers(200, kind, acts), "Hello world.").await;
+        let acts = vec![holdpoint_testkit::ResponseAction::Send(body.into_bytes())];
+        stage.says(RawResponse::answers(200, kind, acts), "Hello world.").await;
     }
 }
 
@@ -100,7 +100,7 @@ async fn a_chat_call_is_made_once_wherever_it_is_said() {
     // The end of the stream without a reason, after whole arguments.
     let done = |events: &[Value]| {
         let events: String = events.iter().map(|event| CHAT.frame(&event.to_string())).collect();
-        Reply::sends(CHAT, [events + "data: [DONE]\n\n"])
+        RawResponse::sends(CHAT, [events + "data: [DONE]\n\n"])
     };
     stage.holds(done(&[piece(&whole)]), &["1"]).await;
     for cut in ["", "{\"note\":"] {
@@ -157,8 +157,8 @@ async fn an_answer_of_responses_is_read_once_wherever_it_is_said() {
         stage.says(stream(RESPONSES, &events), "Hello world.").await;
     }
     let whole = json!({ "object": "response", "status": "completed", "output": [words] });
-    let acts = vec![holdpoint_testkit::Act::Send(whole.to_string().into_bytes())];
-    stage.says(Reply::answers(200, "application/json", acts), "Hello world.").await;
+    let acts = vec![holdpoint_testkit::ResponseAction::Send(whole.to_string().into_bytes())];
+    stage.says(RawResponse::answers(200, "application/json", acts), "Hello world.").await;
 
     // Two messages are separated, for the page and for the model.
     let delta =
@@ -191,7 +191,7 @@ async fn a_text_that_is_cut_within_a_character_is_joined() {
         (&[r"hi \ud83d"], "hi \u{fffd}"),
         (&[r"hi", r"\ude00"], "hi\u{fffd}"),
     ] {
-        stage.says(Reply::sends(CHAT, [frames(pieces)]), read).await;
+        stage.says(RawResponse::sends(CHAT, [frames(pieces)]), read).await;
     }
 }
 

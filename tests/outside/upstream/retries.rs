@@ -3,7 +3,8 @@
 use super::{Stage, on_each_wire};
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
 use holdpoint_testkit::{
-    Act, Closed, Embedded, KEY, Leave, Leaver, Reply, ResponseState, ScriptedAnswer, Wire, eventually,
+    ClosedAddress, DisconnectKind, Embedded, KEY, Leaver, RawResponse, ResponseAction, ResponseState,
+    ScriptedAnswer, Wire, eventually,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -41,12 +42,15 @@ async fn a_server_with_a_temporary_failure_is_asked_again(wire: Wire) {
     let statuses = [429, 503, 529, 408, 425, 500, 502, 504];
     for status in &statuses[..if wire.facts().provider == CHAT.facts().provider { statuses.len() } else { 3 }]
     {
-        stage.upstream.then(Reply::refuses(*status, r#"{"error":{"message":"busy"}}"#));
+        stage.upstream.then(RawResponse::refuses(*status, r#"{"error":{"message":"busy"}}"#));
         stage.is_answered_once(2).await;
     }
     // A stream that breaks before its first content is retried too.
-    let hello = Act::Send(ScriptedAnswer::on(wire).text().into_bytes());
-    for broken in [Reply::without_a_byte(Act::Reset), Reply::streams(wire, vec![hello, Act::Cut])] {
+    let hello = ResponseAction::Send(ScriptedAnswer::on(wire).text().into_bytes());
+    for broken in [
+        RawResponse::without_a_byte(ResponseAction::Reset),
+        RawResponse::streams(wire, vec![hello, ResponseAction::Cut]),
+    ] {
         stage.upstream.then(broken);
         stage.is_answered_once(2).await;
     }
@@ -61,7 +65,7 @@ async fn an_answer_without_content_is_asked_again(wire: Wire) {
         rows.extend([": PROCESSING\n\n".to_owned(), "data: [DONE]\n\n".to_owned()]);
     }
     for bytes in rows {
-        stage.upstream.then(Reply::sends(wire, [bytes]));
+        stage.upstream.then(RawResponse::sends(wire, [bytes]));
         stage.is_answered_once(2).await;
     }
 }
@@ -71,7 +75,7 @@ async fn a_server_that_answers_nothing_fails_the_turn(wire: Wire) {
     let stage = Stage::with(wire, json!({ "retries": 1 })).await;
     for bytes in [String::new(), ScriptedAnswer::on(wire).end().text()] {
         for _ in 0..2 {
-            stage.upstream.then(Reply::sends(wire, [&bytes]));
+            stage.upstream.then(RawResponse::sends(wire, [&bytes]));
         }
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
@@ -84,14 +88,18 @@ on_each_wire!(side by side a_server_that_answers_nothing_fails_the_turn);
 async fn a_throttle_in_any_form_is_asked_again() {
     let stage = Stage::on(CHAT).await;
     let throttled = r#"{"code":"Throttling.AllocationQuota","message":"slow down"}"#;
-    let json = |body: &str| Reply::answers(200, "application/json", vec![Act::Send(body.into())]);
+    let json =
+        |body: &str| RawResponse::answers(200, "application/json", vec![ResponseAction::Send(body.into())]);
     for reply in [
-        Reply::sends(CHAT, [format!("event:error\ndata:{throttled}\n\n")]),
-        Reply::sends(CHAT, [format!("error: {throttled}\n\n")]),
-        Reply::sends(CHAT, [format!("data: {throttled}\n\n")]),
-        Reply::sends(CHAT, [r#"data: {"error":{"message":"no","code":"429"}}"#]),
-        Reply::sends(CHAT, [r#"data: {"error":{"message":"no","metadata":{"error_type":"rate_limit"}}}"#]),
-        Reply::sends(
+        RawResponse::sends(CHAT, [format!("event:error\ndata:{throttled}\n\n")]),
+        RawResponse::sends(CHAT, [format!("error: {throttled}\n\n")]),
+        RawResponse::sends(CHAT, [format!("data: {throttled}\n\n")]),
+        RawResponse::sends(CHAT, [r#"data: {"error":{"message":"no","code":"429"}}"#]),
+        RawResponse::sends(
+            CHAT,
+            [r#"data: {"error":{"message":"no","metadata":{"error_type":"rate_limit"}}}"#],
+        ),
+        RawResponse::sends(
             CHAT,
             [r#"data: {"choices":null,"base_resp":{"status_code":1002,"status_msg":"rate limit"}}"#],
         ),
@@ -107,7 +115,7 @@ async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
     let stage = Stage::on(wire).await;
     for status in [400, 401, 403, 404, 422, 501] {
         let body = json!({ "error": { "message": format!("the key {KEY} is bad") } }).to_string();
-        stage.upstream.then(Reply::refuses(status, &body));
+        stage.upstream.then(RawResponse::refuses(status, &body));
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
         assert!(!turn.raw.contains(KEY), "{}", turn.raw);
@@ -120,7 +128,7 @@ on_each_wire!(a_server_that_refuses_is_not_asked_again);
 async fn retries_of_a_failing_server_are_limited(wire: Wire) {
     let stage = Stage::with(wire, json!({ "retries": 2 })).await;
     for _ in 0..3 {
-        stage.upstream.then(Reply::refuses(503, "busy"));
+        stage.upstream.then(RawResponse::refuses(503, "busy"));
     }
     let (thread, turn) = stage.run_turn().await;
     assert_eq!(turn.codes(), "f3");
@@ -136,7 +144,7 @@ on_each_wire!(side by side retries_of_a_failing_server_are_limited);
 #[tokio::test]
 async fn zero_configured_retries_mean_no_retry() {
     let stage = Stage::with(CHAT, json!({ "retries": 0 })).await;
-    stage.upstream.then(Reply::refuses(503, "busy"));
+    stage.upstream.then(RawResponse::refuses(503, "busy"));
     let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     stage.next_turn_works(&thread).await;
@@ -154,7 +162,7 @@ async fn a_retry_waits_for_the_retry_after_of_the_server() {
         ("-1", SHORTEST_PAUSE),
     ] {
         let stage = Stage::on(CHAT).await;
-        let busy = Reply::refuses(429, "busy").with("date", date).with("retry-after", retry_after);
+        let busy = RawResponse::refuses(429, "busy").with("date", date).with("retry-after", retry_after);
         stage.upstream.then(busy);
         stage.is_answered_once(2).await;
         let pause = stage.pauses()[0];
@@ -169,7 +177,9 @@ async fn a_long_retry_after_fails_the_turn_at_once() {
     for retry_after in
         ["61", "18446744073709551615", "Sun, 06 Nov 1994 08:50:38 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]
     {
-        stage.upstream.then(Reply::refuses(503, "busy").with("date", date).with("retry-after", retry_after));
+        stage
+            .upstream
+            .then(RawResponse::refuses(503, "busy").with("date", date).with("retry-after", retry_after));
         let (thread, turn) = stage.run_turn().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
         stage.next_turn_works(&thread).await;
@@ -181,7 +191,7 @@ async fn an_overload_reported_in_the_stream_is_retried(wire: Wire) {
     let overload = wire.frame(&wire.error(true, "overloaded").to_string());
     // An overload after an event without content is retried too.
     for before in [String::new(), ScriptedAnswer::on(wire).text(), ": hello\n\n".to_owned()] {
-        stage.upstream.then(Reply::sends(wire, [before + &overload]));
+        stage.upstream.then(RawResponse::sends(wire, [before + &overload]));
         stage.is_answered_once(2).await;
     }
 }
@@ -189,7 +199,7 @@ on_each_wire!(side by side an_overload_reported_in_the_stream_is_retried if repo
 
 async fn a_permanent_error_in_the_stream_is_not_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long").to_string())]));
+    stage.upstream.then(RawResponse::sends(wire, [wire.frame(&wire.error(false, "too long").to_string())]));
     let (thread, turn) = stage.run_turn().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     stage.next_turn_works(&thread).await;
@@ -214,11 +224,12 @@ on_each_wire!(a_request_is_not_retried_after_part_of_its_answer_was_shown);
 
 #[tokio::test]
 async fn a_server_that_comes_up_between_retries_is_used() {
-    let closed = Closed::new();
+    let closed = ClosedAddress::new();
     let app = Embedded::with(|config| config.model = closed.model(CHAT, &json!({}))).await;
     let thread = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{thread}");
-    let mut client = Leaver::sends(&app.client, Leave::Fin, &path, &json!({ "content": "go" })).await;
+    let mut client =
+        Leaver::sends(&app.client, DisconnectKind::Fin, &path, &json!({ "content": "go" })).await;
     // The step has started, and with it the first attempt.
     client.receives("f:{").await;
     let upstream = closed.opens(CHAT);
@@ -230,7 +241,7 @@ async fn a_server_that_comes_up_between_retries_is_used() {
 
 #[tokio::test]
 async fn a_server_that_stays_down_fails_the_turn() {
-    let closed = Closed::new();
+    let closed = ClosedAddress::new();
     let app = Embedded::with(|config| config.model = closed.model(CHAT, &json!({ "retries": 1 }))).await;
     let thread = app.client.thread().await;
     let turn = app.client.send_message(&thread, "go").await;
@@ -241,8 +252,8 @@ async fn a_server_that_stays_down_fails_the_turn() {
 #[tokio::test]
 async fn a_client_that_disconnects_between_two_attempts_ends_nothing() {
     let stage = Stage::on(CHAT).await;
-    for how in [Leave::Fin, Leave::Rst] {
-        stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "2")).words("Here.");
+    for how in [DisconnectKind::Fin, DisconnectKind::Rst] {
+        stage.upstream.then(RawResponse::refuses(503, "{}").with("retry-after", "2")).words("Here.");
         let thread = stage.app.client.thread().await;
         let path = format!("/qa/chat_streamed/{thread}");
         let requested = stage.upstream.requests().len();

@@ -2,16 +2,16 @@
 
 use super::Stage;
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
-use holdpoint_testkit::{JsonFields, Reply};
+use holdpoint_testkit::{JsonFields, RawResponse};
 use serde_json::{Value, json};
 
-fn stream(choices: &[Value]) -> Reply {
+fn stream(choices: &[Value]) -> RawResponse {
     let events = choices.iter().map(|choice| CHAT.frame(&json!({ "choices": [choice] }).to_string()));
-    Reply::sends(CHAT, [events.collect::<String>()])
+    RawResponse::sends(CHAT, [events.collect::<String>()])
 }
 
 /// A step with one held call of this id, and these deltas before it.
-fn paying(id: &str, before: &[Value], extra: &Value) -> Reply {
+fn paying(id: &str, before: &[Value], extra: &Value) -> RawResponse {
     let mut call = json!({ "index": 0, "id": id, "type": "function", "function": { "name": "pay", "arguments": r#"{"note":"1"}"# } });
     call.as_object_mut().unwrap().extend(extra.as_object().cloned().unwrap());
     let mut choices: Vec<_> = before.iter().map(|delta| json!({ "delta": delta })).collect();
@@ -22,7 +22,7 @@ fn paying(id: &str, before: &[Value], extra: &Value) -> Reply {
 
 impl Stage {
     /// Holds and approves the call, and returns the message of the step as it goes back.
-    async fn goes_back(&self, reply: Reply) -> Value {
+    async fn goes_back(&self, reply: RawResponse) -> Value {
         self.upstream.then(reply);
         let (thread, turn) = self.run_turn().await;
         let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };

@@ -3,7 +3,7 @@
 
 use super::{Stage, on_each_wire};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
-use holdpoint_testkit::mcp::Steered;
+use holdpoint_testkit::mcp::SteeredServer;
 use holdpoint_testkit::{Probe, ScriptedAnswer, Wire, eventually};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn has_bare_list(schema: &Value) -> bool {
 }
 
 async fn a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes(wire: Wire) {
-    let steered = Steered::with("act");
+    let steered = SteeredServer::with("act");
     let tool =
         |name: &str, schema: Value| json!({ "name": name, "description": "Does it.", "inputSchema": schema });
     let either = json!([{ "required": ["issue"] }, { "required": ["pr"] }]);

@@ -3,7 +3,9 @@
 
 use super::{Stage, on_each_wire};
 use holdpoint_testkit::ui::{ui_submit, ui_submit_at, ui_user};
-use holdpoint_testkit::{Act, Ending, Entry, Reply, ScriptedAnswer, Wire, conversation, is_id_for_all};
+use holdpoint_testkit::{
+    Ending, Entry, RawResponse, ResponseAction, ScriptedAnswer, Wire, conversation, is_id_for_all,
+};
 use serde_json::{Value, json};
 
 /// The messages of a request, as they were written.
@@ -63,19 +65,19 @@ async fn a_thread_continues_at_a_strict_server_after_each_kind_of_turn(wire: Wir
 
     let since = stage.requests_so_far();
     stage.call("f-1", "look");
-    stage.upstream.then(Reply::refuses(400, "{}"));
+    stage.upstream.then(RawResponse::refuses(400, "{}"));
     let (thread, turn) = stage.run_turn().await;
     turn.failed_with("upstream_error");
     stage.continues(&thread, since, "a failure after an outcome").await;
 
     let since = stage.requests_so_far();
-    stage.upstream.then(Reply::refuses(400, "{}")).then(Reply::refuses(400, "{}"));
+    stage.upstream.then(RawResponse::refuses(400, "{}")).then(RawResponse::refuses(400, "{}"));
     let (thread, _) = stage.run_turn().await;
     stage.run_turn_in(&thread).await;
     stage.continues(&thread, since, "two failed turns").await;
 
     let since = stage.requests_so_far();
-    stage.upstream.then(Reply::streams(wire, vec![Act::Hang]));
+    stage.upstream.then(RawResponse::streams(wire, vec![ResponseAction::Hang]));
     let thread = client.thread().await;
     let listener = stage.listens(&thread).await;
     stage.upstream.wait_for_requests(since + 1).await;
@@ -97,10 +99,10 @@ async fn an_edit_and_a_regenerate_continue_at_a_strict_server(wire: Wire) {
     let stage = Stage::on(wire).await;
     let client = &stage.app.client;
     stage.call("e-1", "look");
-    stage.upstream.then(Reply::refuses(400, "{}"));
+    stage.upstream.then(RawResponse::refuses(400, "{}"));
     client.ui_turn(&ui_submit("chat-1", &[ui_user("u1", "go")])).await;
     // The answer to `u1` has an outcome and no words. Then `u2` fails as well, and is edited.
-    stage.upstream.then(Reply::refuses(400, "{}"));
+    stage.upstream.then(RawResponse::refuses(400, "{}"));
     let both = [ui_user("u1", "go"), ui_user("u2", "and?")];
     client.ui_turn(&ui_submit("chat-1", &both)).await;
     stage.upstream.words("Edited.");

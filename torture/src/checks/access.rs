@@ -2,7 +2,7 @@
 
 use super::case::Cases;
 use super::{Records, Violation};
-use crate::json::At;
+use crate::json::JsonPointer;
 use serde_json::Value;
 
 /// T1: a foreign row looks exactly like a row that never existed.

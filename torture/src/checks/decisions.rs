@@ -3,7 +3,7 @@
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Observation, Surface, Verdict};
 use crate::world::MCP_TOOL;
 use serde_json::Value;

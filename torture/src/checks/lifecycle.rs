@@ -5,7 +5,7 @@ use super::case::{Case, Cases};
 use super::{Records, Violation};
 use crate::clock::micros;
 use crate::files::LedgerLine;
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::mix::LEASE;
 use crate::record::{Deed, DeedKind, FINAL_READ, Observation};
 use crate::rows::{CallRow, EventRow};

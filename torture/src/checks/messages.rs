@@ -3,7 +3,7 @@
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::plan::Plan;
 use crate::record::{ModelRequest, Turn};
 use crate::rows::CallRow;

@@ -17,7 +17,7 @@ pub(crate) use case::Cases;
 pub(crate) use messages::threads;
 
 use crate::clock::Micros;
-use crate::files::{self, Hit, LedgerLine};
+use crate::files::{self, FailpointHit, LedgerLine};
 use crate::record::{DecisionRequest, Deed, Intrusion, LogLine, ModelRequest, Observation, Turn};
 use crate::rows::Rows;
 use crate::world::World;
@@ -39,7 +39,7 @@ pub(crate) struct Records {
     pub(crate) began: Micros,
     pub(crate) rows: Rows,
     pub(crate) ledger: Vec<LedgerLine>,
-    pub(crate) hits: Vec<Hit>,
+    pub(crate) hits: Vec<FailpointHit>,
     pub(crate) decision_requests: Vec<DecisionRequest>,
     pub(crate) observations: Vec<Observation>,
     pub(crate) turns: Vec<Turn>,

@@ -542,7 +542,7 @@ fn a_server_that_ends_by_itself_is_found() {
     let at_a_failpoint = |it: &mut Records| {
         died(it);
         let (point, action) = ("after:other".to_owned(), Some("die".to_owned()));
-        it.hits.push(Hit { at: SECOND, pid: 7, point, call: None, action });
+        it.hits.push(FailpointHit { at: SECOND, pid: 7, point, call: None, action });
     };
     assert_eq!(broken(at_a_failpoint), Vec::<&str>::new());
 }

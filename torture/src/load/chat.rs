@@ -5,7 +5,7 @@ use super::held_calls::HeldCall;
 use super::users::User;
 use super::{Load, decide};
 use crate::http::Request;
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::mix::LEASE;
 use crate::plan::{Plan, PlannedCall};
 use crate::random::Random;

@@ -6,7 +6,7 @@ use super::held_calls::HeldCall;
 use super::users::User;
 use crate::clock::Micros;
 use crate::http::{Request, Response};
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::random::Random;
 use crate::record::{Answer, DecisionRequest, Observation, Span, Surface, Verdict};
 use crate::stream::{Dialect, StreamContent};

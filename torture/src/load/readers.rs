@@ -2,7 +2,7 @@
 
 use super::Load;
 use crate::http::{Request, Response};
-use crate::json::At;
+use crate::json::JsonPointer;
 use crate::record::Intrusion;
 use hyper::Method;
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@
 mod bugs;
 
 use crate::checks::Violation;
-use crate::mix::{Harming, Mix};
+use crate::mix::{Harm, Mix};
 use crate::progress::Progress;
-use crate::run::{self, Settings, Until};
+use crate::run::{self, HarmEnd, Settings};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(25);
 /// The approximate number of held calls after which a run ends.
 const ENOUGH: usize = 40;
 
-struct Planted {
+struct PlantedBug {
     name: &'static str,
     /// The errors of the guards that refuse the bug. Empty if no guard can see the bug.
     refused: &'static [&'static str],
@@ -52,52 +52,57 @@ enum Conditions {
 const FINAL: &[&str] = &["a decision is final", "illegal transition of a tool call"];
 
 /// The ten planted bugs.
-const PLANTED: [Planted; 10] = [
-    Planted {
+const PLANTED: [PlantedBug; 10] = [
+    PlantedBug {
         name: "decide-any-state",
         refused: FINAL,
         found_by: &["S4", "S5"],
         conditions: Conditions::Load,
     },
-    Planted { name: "claim-after-tool", refused: &[], found_by: &["S1", "S7"], conditions: Conditions::Load },
-    Planted {
+    PlantedBug {
+        name: "claim-after-tool",
+        refused: &[],
+        found_by: &["S1", "S7"],
+        conditions: Conditions::Load,
+    },
+    PlantedBug {
         name: "reap-by-id",
         refused: &["illegal transition of a tool call"],
         found_by: &["S5", "C2", "D3"],
         conditions: Conditions::EndsWhileReaped,
     },
-    Planted {
+    PlantedBug {
         name: "reap-to-approved",
         refused: &["a call runs once", "check constraint", "CHECK constraint failed"],
         found_by: &["S2", "S5", "SQL"],
         conditions: Conditions::DiesBehindTools,
     },
-    Planted {
+    PlantedBug {
         name: "tell-before-commit",
         refused: &[],
         found_by: &["D2"],
         conditions: Conditions::DiesBeforeHolds,
     },
-    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], conditions: Conditions::OtherUsers },
-    Planted {
+    PlantedBug { name: "no-tenant", refused: &[], found_by: &["T1"], conditions: Conditions::OtherUsers },
+    PlantedBug {
         name: "request-owns-work",
         refused: &[],
         found_by: &["I1"],
         conditions: Conditions::Disconnects,
     },
-    Planted {
+    PlantedBug {
         name: "leaked-transaction",
         refused: &[],
         found_by: &["D1", "S4", "C2", "D2"],
         conditions: Conditions::Kills,
     },
-    Planted {
+    PlantedBug {
         name: "late-rewrites",
         refused: &["never change", "does not change"],
         found_by: &["H3"],
         conditions: Conditions::EndsLate,
     },
-    Planted {
+    PlantedBug {
         name: "last-wins",
         refused: FINAL,
         found_by: &["D1", "S4", "C2"],
@@ -125,7 +130,7 @@ impl Conditions {
                 settings.amount.disconnecting_ms = (300, 2500);
             }
             Self::Kills => {
-                settings.mix.weights = vec![(Harming::Kill, 1)];
+                settings.mix.weights = vec![(Harm::Kill, 1)];
                 settings.mix.mean = Duration::from_millis(1500);
             }
             Self::EndsLate => {
@@ -171,7 +176,7 @@ impl RunFindings {
 /// Runs all bugs, or only the bug with this name. Returns whether both runs of each bug caught it, and the
 /// runs without a bug have no violations.
 pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) -> Result<bool> {
-    let chosen: Vec<&Planted> =
+    let chosen: Vec<&PlantedBug> =
         PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)).collect();
     let tree = bugs::tree().await?;
     // Each line is printed at once, because the runs take long and a user may interrupt them.
@@ -226,8 +231,13 @@ async fn run_once(
     unguarded: bool,
     folder: &Path,
 ) -> RunFindings {
-    let mut settings =
-        Settings { mix: Mix::nothing(), time: TIME, until: Until::Calls(ENOUGH), unguarded, ..usual.clone() };
+    let mut settings = Settings {
+        mix: Mix::nothing(),
+        time: TIME,
+        until: HarmEnd::Calls(ENOUGH),
+        unguarded,
+        ..usual.clone()
+    };
     conditions.change(&mut settings);
     let what = bug.map_or_else(|| format!("none-{conditions:?}"), str::to_owned);
     let name = format!("{what}-{}", if unguarded { "dropped" } else { "on" });

@@ -58,7 +58,7 @@ pub(super) struct Keeper {
     pub(super) mix: watch::Receiver<Mix>,
 }
 
-struct Running {
+struct RunningProcess {
     child: Child,
     pid: u32,
     /// The stdin of the process. The process aborts when its stdin closes, however the run ends.
@@ -141,7 +141,7 @@ impl Keeper {
     async fn execute(
         &self,
         command: ReplicaCommand,
-        running: &mut Running,
+        running: &mut RunningProcess,
         arguments: &mut Vec<String>,
     ) -> bool {
         let at = self.shared.clock.now();
@@ -183,7 +183,7 @@ impl Keeper {
         &self,
         address: &watch::Sender<Option<SocketAddr>>,
         arguments: &[String],
-    ) -> Result<Running> {
+    ) -> Result<RunningProcess> {
         let missing_tool = arguments.iter().skip_while(|argument| *argument != "--without").nth(1);
         let mut command = Command::new(&self.program);
         command
@@ -222,7 +222,7 @@ impl Keeper {
             }
         });
         address.send_replace(Some(at));
-        Ok(Running { child, pid, _tether: tether, _listeners: listeners })
+        Ok(RunningProcess { child, pid, _tether: tether, _listeners: listeners })
     }
 
     fn log(&self, text: String) {

@@ -84,9 +84,7 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
 pub(super) fn names(path: &str, names: &Names, report: Report<'_>) {
     declared_names(names, report);
     raw_sql(path, names, report);
-    if !path.starts_with("tests/") {
-        tuple_parameters(names, report);
-    }
+    tuple_parameters(names, report);
     let is_root = path.starts_with("src/");
     if !is_root && !path.starts_with("crates/") {
         return;

@@ -1,6 +1,6 @@
 //! Mail, with a real SMTP server.
 
-use super::{Arrived, Harness};
+use super::{ArrivedMessage, Harness};
 use crate::mail::{PASSWORD, Postbox, header};
 use holdpoint::config::{Config, MailTls, Notify};
 use serde_json::json;
@@ -29,12 +29,12 @@ impl Harness for Side {
         "mailto:desk@example.com".to_owned()
     }
 
-    fn got(&self) -> Vec<Arrived> {
+    fn got(&self) -> Vec<ArrivedMessage> {
         let accepted = self.0.read().into_iter().filter(|message| message["accepted"] == true);
         let arrived = accepted.map(|message| {
             let text = format!("{}\n{}", header(&message, "subject"), message["body"].as_str().unwrap());
             let raw = format!("{}\n{text}", message["raw"].as_str().unwrap());
-            Arrived { to: header(&message, "to").to_owned(), text, raw, approves: false }
+            ArrivedMessage { to: header(&message, "to").to_owned(), text, raw, approves: false }
         });
         arrived.collect()
     }

@@ -31,7 +31,7 @@ trait Harness: Sized {
 
     /// The messages that people have got, in order. A message that a later one changes counts twice, a repeated attempt
     /// once.
-    fn got(&self) -> Vec<Arrived>;
+    fn got(&self) -> Vec<ArrivedMessage>;
 
     /// Refuses every message for now, from this moment on or no longer.
     async fn refuses(&mut self, refuses: bool);
@@ -42,7 +42,7 @@ trait Harness: Sized {
 
 /// A message, as it arrived.
 #[derive(Debug)]
-struct Arrived {
+struct ArrivedMessage {
     /// The name of the entry, or of its address.
     to: String,
     /// What a person reads.
@@ -77,7 +77,7 @@ async fn server<H: Harness>(harness: &H, entry: Notify) -> Embedded {
     Embedded::with(|config| with_channel(harness, config, [entry])).await
 }
 
-async fn got<H: Harness>(harness: &H, count: usize) -> Vec<Arrived> {
+async fn got<H: Harness>(harness: &H, count: usize) -> Vec<ArrivedMessage> {
     let enough = async || Some(harness.got()).filter(|all| all.len() >= count);
     eventually(&format!("{count} messages arrive"), enough).await
 }

@@ -1,8 +1,8 @@
 //! ntfy, with a receiver that reads each message by the rules of its JSON interface.
 
-use super::{Arrived, CONSOLE, Harness, desk, got, server};
+use super::{ArrivedMessage, CONSOLE, Harness, desk, got, server};
 use holdpoint::config::{Config, Notify};
-use holdpoint_testkit::{Does, RemoteTool};
+use holdpoint_testkit::{RemoteTool, ServiceAction};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Harness for Side {
     const APPROVES: bool = false;
 
     async fn start() -> Self {
-        Self(RemoteTool::start(Does::answers(200, "{}")).await)
+        Self(RemoteTool::start(ServiceAction::answers(200, "{}")).await)
     }
 
     fn sections(&self, config: &mut Config) {
@@ -54,8 +54,8 @@ impl Harness for Side {
         self.0.base.clone()
     }
 
-    fn got(&self) -> Vec<Arrived> {
-        let mut all: Vec<Arrived> = Vec::new();
+    fn got(&self) -> Vec<ArrivedMessage> {
+        let mut all: Vec<ArrivedMessage> = Vec::new();
         for request in self.0.received() {
             assert_eq!(request.header("authorization"), TOKEN);
             let message = message(&request.path, &request.body);
@@ -66,13 +66,13 @@ impl Harness for Side {
             all.retain(|earlier| earlier.text != text);
             let topic = message["topic"].as_str().unwrap();
             let to = topic.trim_start_matches("canary-").to_owned();
-            all.push(Arrived { to, text, raw: request.body.replace(topic, ""), approves });
+            all.push(ArrivedMessage { to, text, raw: request.body.replace(topic, ""), approves });
         }
         all
     }
 
     async fn refuses(&mut self, refuses: bool) {
-        self.0.now(Does::answers(if refuses { 503 } else { 200 }, "{}"));
+        self.0.now(ServiceAction::answers(if refuses { 503 } else { 200 }, "{}"));
     }
 
     fn secrets(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Slack, with a Web API in the test's process.
 
-use super::{Arrived, Harness};
-use crate::slack::{APPROVE, FakeSlack, SIGNING_SECRET, Says, TOKEN};
+use super::{ArrivedMessage, Harness};
+use crate::slack::{APPROVE, ApiAnswer, FakeSlack, SIGNING_SECRET, TOKEN};
 use holdpoint::config::{Config, Notify, Slack};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ impl Harness for Side {
         "slack:UDESK".to_owned()
     }
 
-    fn got(&self) -> Vec<Arrived> {
+    fn got(&self) -> Vec<ArrivedMessage> {
         let taken = self.0.requests().into_iter().filter(|(_, answer)| answer.contains("\"ok\":true"));
         let arrived = taken.map(|(request, _)| {
             let body = request.json();
@@ -41,13 +41,13 @@ impl Harness for Side {
             let buttons = blocks.iter().filter_map(|block| block["elements"].as_array()).flatten();
             let approves = buttons.map(|it: &Value| &it["action_id"]).any(|id| id == APPROVE);
             let to = body["channel"].as_str().unwrap().to_owned();
-            Arrived { to, text: texts.join("\n"), raw: body.to_string(), approves }
+            ArrivedMessage { to, text: texts.join("\n"), raw: body.to_string(), approves }
         });
         arrived.collect()
     }
 
     async fn refuses(&mut self, refuses: bool) {
-        self.0.now(refuses.then_some(Says::Status(503)));
+        self.0.now(refuses.then_some(ApiAnswer::Status(503)));
     }
 
     fn secrets(&self) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! Messages to other services, with a real receiver.
 
-use super::{Arrived, Harness};
+use super::{ArrivedMessage, Harness};
 use holdpoint::config::{Config, Notify};
-use holdpoint_testkit::{Does, RemoteTool};
+use holdpoint_testkit::{RemoteTool, ServiceAction};
 use std::collections::BTreeMap;
 
 struct Side(RemoteTool);
@@ -12,7 +12,7 @@ impl Harness for Side {
     const APPROVES: bool = false;
 
     async fn start() -> Self {
-        Self(RemoteTool::start(Does::answers(200, "")).await)
+        Self(RemoteTool::start(ServiceAction::answers(200, "")).await)
     }
 
     fn sections(&self, config: &mut Config) {
@@ -33,19 +33,19 @@ impl Harness for Side {
         self.0.base.clone()
     }
 
-    fn got(&self) -> Vec<Arrived> {
-        let mut all: Vec<(String, Arrived)> = Vec::new();
+    fn got(&self) -> Vec<ArrivedMessage> {
+        let mut all: Vec<(String, ArrivedMessage)> = Vec::new();
         for request in self.0.received() {
             let id = request.header("webhook-id").to_owned();
             all.retain(|(earlier, _)| *earlier != id);
             let (to, text) = (request.path.clone(), request.body.clone());
-            all.push((id, Arrived { to, raw: text.clone(), text, approves: false }));
+            all.push((id, ArrivedMessage { to, raw: text.clone(), text, approves: false }));
         }
         all.into_iter().map(|(_, arrived)| arrived).collect()
     }
 
     async fn refuses(&mut self, refuses: bool) {
-        self.0.now(Does::answers(if refuses { 503 } else { 200 }, ""));
+        self.0.now(ServiceAction::answers(if refuses { 503 } else { 200 }, ""));
     }
 
     fn secrets(&self) -> Vec<String> {

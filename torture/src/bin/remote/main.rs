@@ -31,11 +31,11 @@ struct Cli {
     #[arg(long, required = true)]
     tool: Vec<String>,
     #[command(subcommand)]
-    part: Part,
+    part: RemotePart,
 }
 
 #[derive(Debug, Subcommand)]
-enum Part {
+enum RemotePart {
     /// An MCP server on stdin and stdout
     Mcp,
     /// The service of an HTTP tool
@@ -63,12 +63,12 @@ async fn main() -> Result<()> {
     let Cli { ledger, database, tool, part } = Cli::parse();
     let bench = Bench(Ledger::at(&ledger, &database));
     match part {
-        Part::Mcp => mcp::serve(bench, tool).await,
-        Part::Service { listen, secret } => {
+        RemotePart::Mcp => mcp::serve(bench, tool).await,
+        RemotePart::Service { listen, secret } => {
             end_with_stdin();
             service::serve(bench, listen, &secret).await
         }
-        Part::Worker { server, token } => {
+        RemotePart::Worker { server, token } => {
             end_with_stdin();
             worker::work(Arc::new(worker::Worker { bench, tools: tool, server, token })).await
         }

@@ -122,7 +122,7 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    fn is_at(&self, side: Side, point: Point) -> bool {
+    fn is_at(&self, side: Side, point: Failpoint) -> bool {
         let applies = point.commits || !matches!(self.action, Action::Refuse | Action::Lose);
         applies && self.side == side && (self.point == "*" || self.point == point.name)
     }
@@ -142,14 +142,14 @@ impl Fault {
 
 /// A failpoint, with its call, if it has one.
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct Failpoint {
     name: &'static str,
     call: Option<ToolCallId>,
     /// Whether the failpoint is a commit, which can be refused and whose result can be lost.
     commits: bool,
 }
 
-impl From<&Commit> for Point {
+impl From<&Commit> for Failpoint {
     fn from(commit: &Commit) -> Self {
         Self { name: commit.name, call: commit.call, commits: true }
     }
@@ -159,7 +159,7 @@ impl Faults {
     /// Runs a tool, with the faults before and after it. The faults after the tool also apply if the tool
     /// panics.
     pub(crate) async fn around_tool<T>(&self, call: ToolCallId, tool: impl Future<Output = T>) -> T {
-        let point = Point { name: TOOL, call: Some(call), commits: false };
+        let point = Failpoint { name: TOOL, call: Some(call), commits: false };
         // Only a commit can fail, so neither side has an error here.
         let _passed = self.pass(Side::Before, point).await;
         let ran = AssertUnwindSafe(tool).catch_unwind().await;
@@ -167,7 +167,7 @@ impl Faults {
         ran.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    async fn pass(&self, side: Side, point: Point) -> Result<(), CommitFailed> {
+    async fn pass(&self, side: Side, point: Failpoint) -> Result<(), CommitFailed> {
         let at_point = self.faults.iter().filter(|fault| fault.is_at(side, point));
         let action =
             at_point.map(|fault| (fault.strikes(self.seed), fault.action)).find(|(strikes, _)| *strikes);
@@ -196,7 +196,7 @@ impl CommitHook for Faults {
     }
 }
 
-fn line(side: Side, point: Point, action: Option<Action>) -> String {
+fn line(side: Side, point: Failpoint, action: Option<Action>) -> String {
     let line = serde_json::json!({
         "at": machine_micros(),
         "pid": std::process::id(),
@@ -217,8 +217,8 @@ mod tests {
         Faults { faults, seed: 1, hits: None }
     }
 
-    const APPROVED: Point = Point { name: "tool.approved", call: None, commits: true };
-    const RUN: Point = Point { name: TOOL, call: None, commits: false };
+    const APPROVED: Failpoint = Failpoint { name: "tool.approved", call: None, commits: true };
+    const RUN: Failpoint = Failpoint { name: TOOL, call: None, commits: false };
 
     #[test]
     fn a_fault_without_a_side_a_known_action_or_a_probability_is_refused() {
@@ -240,7 +240,7 @@ mod tests {
         let faults = faults(&["before:tool.approved=refuse"]);
         assert_eq!(faults.pass(Side::Before, APPROVED).await, Err(CommitFailed));
         assert_eq!(faults.pass(Side::After, APPROVED).await, Ok(()));
-        assert_eq!(faults.pass(Side::Before, Point { name: "other", ..APPROVED }).await, Ok(()));
+        assert_eq!(faults.pass(Side::Before, Failpoint { name: "other", ..APPROVED }).await, Ok(()));
     }
 
     #[tokio::test]

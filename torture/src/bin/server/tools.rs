@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
-struct Kind {
+struct ToolKind {
     name: &'static str,
     hil: bool,
     idempotent: bool,
@@ -21,14 +21,14 @@ struct Kind {
     verifies: bool,
 }
 
-const PLAIN: Kind = Kind { name: "note", hil: false, idempotent: false, verifies: false };
+const PLAIN: ToolKind = ToolKind { name: "note", hil: false, idempotent: false, verifies: false };
 
-const TOOLS: [Kind; 5] = [
-    Kind { name: "pay", hil: true, ..PLAIN },
-    Kind { name: "pay_idempotent", hil: true, idempotent: true, ..PLAIN },
-    Kind { name: "pay_verified", hil: true, verifies: true, ..PLAIN },
+const TOOLS: [ToolKind; 5] = [
+    ToolKind { name: "pay", hil: true, ..PLAIN },
+    ToolKind { name: "pay_idempotent", hil: true, idempotent: true, ..PLAIN },
+    ToolKind { name: "pay_verified", hil: true, verifies: true, ..PLAIN },
     PLAIN,
-    Kind { name: "note_idempotent", idempotent: true, ..PLAIN },
+    ToolKind { name: "note_idempotent", idempotent: true, ..PLAIN },
 ];
 
 /// Adds the tools of this process to those of the configuration, except `without`. The tools in `changed` have one more
@@ -40,10 +40,10 @@ pub(crate) fn register(
     without: &[String],
     changed: &[String],
 ) -> Result<(), RegistryError> {
-    let named = |names: &[String], kind: &Kind| names.iter().any(|name| name == kind.name);
+    let named = |names: &[String], kind: &ToolKind| names.iter().any(|name| name == kind.name);
     for kind in TOOLS.into_iter().filter(|kind| !named(without, kind)) {
         let changed = named(changed, &kind);
-        registry.register_dyn(Arc::new(Ledgered {
+        registry.register_dyn(Arc::new(LedgeredTool {
             kind,
             changed,
             ledger: ledger.clone(),
@@ -53,16 +53,16 @@ pub(crate) fn register(
     Ok(())
 }
 
-struct Ledgered {
-    kind: Kind,
+struct LedgeredTool {
+    kind: ToolKind,
     changed: bool,
     ledger: Ledger,
     faults: Arc<Faults>,
 }
 
-impl DynTool for Ledgered {
+impl DynTool for LedgeredTool {
     fn spec(&self) -> ToolSpec {
-        let Kind { name, hil, idempotent, verifies: _ } = self.kind;
+        let ToolKind { name, hil, idempotent, verifies: _ } = self.kind;
         ToolSpec {
             headline: None,
             preview: false,
@@ -85,7 +85,7 @@ impl DynTool for Ledgered {
     }
 }
 
-impl Ledgered {
+impl LedgeredTool {
     async fn work(&self, permit: Permit) -> Result<Value, ToolError> {
         let input = Value::Object(permit.input().clone());
         let args_sha256 = hash(&input);
