@@ -5,6 +5,7 @@ mod value_kinds;
 mod wrong_values;
 
 use futures::FutureExt;
+use holdpoint::config::Provider;
 use holdpoint_testkit::{Process, Upstream};
 use poem::IntoResponse;
 use serde_json::json;

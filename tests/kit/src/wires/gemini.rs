@@ -68,16 +68,12 @@ static FACTS: Facts = Facts {
         named_required: true,
         ..ACCEPTED
     },
-    early_reason: Some(
-        r#"{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"STOP"}]}"#,
-    ),
+    early_reason: Some(r#"{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"STOP"}]}"#),
     too_long: Refusal {
         status: 400,
         body: r#"{"error":{"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}"#,
     },
-    forbids_calls: Some(|body| {
-        body["toolConfig"] == json!({ "functionCallingConfig": { "mode": "NONE" } })
-    }),
+    forbids_calls: Some(|body| body["toolConfig"] == json!({ "functionCallingConfig": { "mode": "NONE" } })),
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {

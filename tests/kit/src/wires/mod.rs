@@ -160,7 +160,7 @@ pub struct Facts {
 }
 
 /// A response that refuses a request.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Refusal {
     pub status: u16,
     pub body: &'static str,
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn each_provider_with_a_server_is_tested() {
-        let servers = Provider::ALL.into_iter().filter(|provider| *provider != Provider::SCRIPTED);
+        let servers = Provider::all().filter(|provider| *provider != Provider::SCRIPTED);
         let tested: Vec<_> = WIRES.iter().map(|wire| wire.facts().provider).collect();
         assert_eq!(tested, servers.map(Provider::as_str).collect::<Vec<_>>());
     }
