@@ -66,7 +66,7 @@ const NAMED: [&str; 4] = ["properties", "patternProperties", "dependentSchemas",
 /// The tools of a request.
 pub(super) fn tools_in<'a>(rules: &ToolRules, body: &'a Value) -> Result<&'a [Value], String> {
     match body.pointer(rules.list) {
-        None if body["tools"].is_null() => Ok(&[]),
+        _ if body["tools"].is_null() => Ok(&[]),
         Some(Value::Array(tools)) => Ok(tools),
         _ => Err(format!("tools are no list: {}", body["tools"])),
     }
