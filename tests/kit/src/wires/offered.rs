@@ -160,12 +160,15 @@ mod tests {
     use crate::wires::WIRES;
     use serde_json::json;
 
+    /// Whether servers with these rules refuse a schema.
+    type IsFault = fn(&ToolRules) -> bool;
+
     #[test]
     fn each_fault_of_a_tool_is_refused_by_the_servers_that_refuse_it() {
-        const ALL: fn(&ToolRules) -> bool = |_| true;
+        const ALL: IsFault = |_| true;
         let of = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
         let deep = (0..4).fold(json!({}), |within, _| json!({ "type": "array", "items": within }));
-        let faults: Vec<(Value, fn(&ToolRules) -> bool)> = vec![
+        let faults: Vec<(Value, IsFault)> = vec![
             (of(json!({ "type": "string" })), |_| false),
             (json!("object"), ALL),
             (json!({ "type": "object" }), ALL),
