@@ -2,7 +2,7 @@
 
 use crate::config::tool_entry::{self, ToolEntry, ToolRisk, yes};
 use crate::config::{ConfigError, Egress, Server, Tools};
-use holdpoint_settings::{check_duration, shown, text_of_file, wrong};
+use holdpoint_settings::{check_some_duration, shown, text_of_file, wrong};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -160,25 +160,12 @@ impl HttpTool {
         if let Some(url) = &self.preview_url {
             egress.check_url(&key("preview_url"), url)?;
         }
-        match self.result_deadline {
-            Some(_) if server.public_url.is_none() => {
-                let why = "expected server.public_url, which is the address for outcomes that come later";
-                return wrong(key("result_deadline"), why);
-            }
-            Some(deadline) if deadline.is_zero() => {
-                return wrong(key("result_deadline"), "expected more than 0s");
-            }
-            Some(deadline) => check_duration(&key("result_deadline"), deadline)?,
-            None => {}
+        if self.result_deadline.is_some() && server.public_url.is_none() {
+            let why = "expected server.public_url, which is the address for outcomes that come later";
+            return wrong(key("result_deadline"), why);
         }
-        match self.timeout {
-            Some(timeout) if timeout.is_zero() => wrong(key("timeout"), "expected more than 0s"),
-            Some(timeout) if timeout > tools.timeout => {
-                wrong(key("timeout"), "expected at most tools.timeout, the longest execution of a tool")
-            }
-            Some(timeout) => check_duration(&key("timeout"), timeout),
-            None => Ok(()),
-        }
+        check_some_duration(&key("result_deadline"), self.result_deadline)?;
+        tools.check_answer_time(&key("timeout"), self.timeout)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::config::http_tools::RESULT_DEADLINE;
 use crate::config::{ConfigError, Egress, McpOauth, ToolRisk, Tools};
-use holdpoint_settings::{check_duration, environment, headers, is_plain_name, shown, with_files, wrong};
+use holdpoint_settings::{
+    check_some_duration, environment, headers, is_plain_name, shown, with_files, wrong,
+};
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,29 +267,12 @@ impl McpServer {
             _ => return wrong(key("command"), "expected either this or url"),
         }
         self.check_names(key)?;
-        match self.start_timeout {
-            Some(_) if self.command.is_none() => {
-                return wrong(key("start_timeout"), "expected none: only a program is started");
-            }
-            Some(time) if time.is_zero() => return wrong(key("start_timeout"), "expected more than 0s"),
-            Some(time) => check_duration(&key("start_timeout"), time)?,
-            None => {}
+        if self.start_timeout.is_some() && self.command.is_none() {
+            return wrong(key("start_timeout"), "expected none: only a program is started");
         }
-        match self.result_deadline {
-            Some(deadline) if deadline.is_zero() => {
-                return wrong(key("result_deadline"), "expected more than 0s");
-            }
-            Some(deadline) => check_duration(&key("result_deadline"), deadline)?,
-            None => {}
-        }
-        match self.timeout {
-            Some(timeout) if timeout.is_zero() => wrong(key("timeout"), "expected more than 0s"),
-            Some(timeout) if timeout > tools.timeout => {
-                wrong(key("timeout"), "expected at most tools.timeout, the longest execution of a tool")
-            }
-            Some(timeout) => check_duration(&key("timeout"), timeout),
-            None => Ok(()),
-        }
+        check_some_duration(&key("start_timeout"), self.start_timeout)?;
+        check_some_duration(&key("result_deadline"), self.result_deadline)?;
+        tools.check_answer_time(&key("timeout"), self.timeout)
     }
 
     fn check_names(&self, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {

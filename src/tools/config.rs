@@ -1,7 +1,7 @@
 //! `[tools]`: the tools that the model may call.
 
 use crate::config::ExactNumbers;
-use holdpoint_settings::{ConfigError, check_duration, forms, wrong};
+use holdpoint_settings::{ConfigError, check_duration, check_some_duration, forms, wrong};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -201,6 +201,14 @@ impl Tools {
     /// Returns the longest execution of a tool that reports progress.
     pub(crate) fn timeout_max(&self) -> Duration {
         self.timeout_max.unwrap_or(TIMEOUT_MAX.max(self.timeout))
+    }
+
+    /// Refuses a time to answer that is nothing, or longer than an execution.
+    pub(crate) fn check_answer_time(&self, key: &str, time: Option<Duration>) -> Result<(), ConfigError> {
+        if time.is_some_and(|time| time > self.timeout) {
+            return wrong(key, "expected at most tools.timeout, the longest execution of a tool");
+        }
+        check_some_duration(key, time)
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {

@@ -2,7 +2,7 @@
 
 use crate::config::Tools;
 use crate::config::tool_entry::{self, ToolEntry, ToolRisk, yes};
-use holdpoint_settings::{ConfigError, check_duration, shown, wrong};
+use holdpoint_settings::{ConfigError, check_some_duration, shown};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -94,12 +94,7 @@ pub(crate) fn key(index: usize) -> String {
 pub(crate) fn check(all: &[WorkerTool]) -> Result<(), ConfigError> {
     for (index, tool) in all.iter().enumerate() {
         tool.entry().check(&key(index))?;
-        let key = format!("{}.timeout", key(index));
-        match tool.timeout {
-            Some(timeout) if timeout.is_zero() => wrong(key, "expected more than 0s")?,
-            Some(timeout) => check_duration(&key, timeout)?,
-            None => {}
-        }
+        check_some_duration(&format!("{}.timeout", key(index)), tool.timeout)?;
     }
     tool_entry::check_names("worker_tools", all.iter().map(|tool| &tool.name))
 }

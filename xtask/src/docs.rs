@@ -2,6 +2,8 @@
 
 mod key_tables;
 mod route_table;
+mod source;
+mod wire_table;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,6 +37,7 @@ const SOURCES: [(&str, &str); 14] = [
 /// Writes the tables that are made of the code into their pages.
 pub(crate) fn write(root: &Path) -> Result<()> {
     key_tables::write(root)?;
+    wire_table::write(root)?;
     route_table::write(root)
 }
 
@@ -42,6 +45,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
 /// names of types, and the tables that are made of the code.
 pub(crate) fn check(root: &Path) -> Result<()> {
     key_tables::check(root)?;
+    wire_table::check(root)?;
     route_table::check(root)?;
     let mut wrong = Vec::new();
     for page in pages(root)? {

@@ -20,13 +20,13 @@ const CONTEXT_TOKENS_MIN: u64 = 1024;
 pub struct Model {
     /// Protocol of the model's server; see the next table.
     ///
-    /// Value: `scripted`, `openai`, `openai-responses`, `anthropic`, `gemini`, `ollama`. Default: `scripted`.
+    /// Value: name of the next table, or `scripted`. Default: `scripted`.
     pub provider: Provider,
     /// Name of the model at the provider. Required except for `scripted`.
     ///
     /// Value: text. Default: none.
     pub name: Option<String>,
-    /// Address of the model's server, with its `/v1`. Required for `openai`. A query, a fragment, a user name or a
+    /// Address of the model's server, with its `/v1`. Required without a default in the next table. A query, a fragment, a user name or a
     /// password is an error.
     ///
     /// Value: URL. Default: the provider's.

@@ -20,6 +20,18 @@ pub fn check_duration(key: &str, duration: Duration) -> Result<(), ConfigError> 
     if duration > DURATION_MAX { wrong(key, "expected at most 3650 days") } else { Ok(()) }
 }
 
+/// Refuses an optional duration that is nothing or too long.
+///
+/// # Errors
+/// The duration is 0, or longer than 3650 days.
+pub fn check_some_duration(key: &str, duration: Option<Duration>) -> Result<(), ConfigError> {
+    match duration {
+        Some(duration) if duration.is_zero() => wrong(key, "expected more than 0s"),
+        Some(duration) => check_duration(key, duration),
+        None => Ok(()),
+    }
+}
+
 /// Returns whether a text is 1 to `chars_max` characters of `a-z A-Z 0-9 _ -`.
 pub fn is_plain_name(text: &str, chars_max: usize) -> bool {
     let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

@@ -16,7 +16,7 @@ mod sources;
 mod urls;
 
 pub use error::{ConfigError, wrong};
-pub use forms::{check_duration, is_plain_name, text_of_file};
+pub use forms::{check_duration, check_some_duration, is_plain_name, text_of_file};
 pub use headers::{headers, with_files};
 pub use sources::{SecretKey, Sources};
 pub use urls::is_safe;

@@ -5,6 +5,7 @@ mod value_kinds;
 mod wrong_values;
 
 use futures::FutureExt;
+use holdpoint::config::Provider;
 use holdpoint_testkit::{Process, Upstream};
 use poem::IntoResponse;
 use serde_json::json;
@@ -132,12 +133,12 @@ fn the_error_for_an_unreachable_database_names_the_cause_and_no_password() {
 
 #[test]
 fn the_error_for_an_unknown_choice_lists_the_valid_ones() {
+    let providers: Vec<_> = Provider::all().map(|it| format!("`{}`", it.as_str())).collect();
+    assert!(providers.len() >= 6 && providers[..2] == ["`scripted`", "`openai`"], "{providers:?}");
+    let known = providers.join(", ");
+    let providers = format!("model.provider: expected one of {known}, not \"opnai\"");
     for (toml, printed) in [
-        (
-            "model.provider = \"opnai\"",
-            "model.provider: expected one of `scripted`, `openai`, `openai-responses`, `anthropic`, `gemini`, \
-             `ollama`, not \"opnai\"",
-        ),
+        ("model.provider = \"opnai\"", &*providers),
         (
             "approval.mode = \"yolo\"",
             "approval.mode: expected one of `manual`, `auto-approve`, `auto-deny`, not",

@@ -2,6 +2,7 @@
 
 use super::{Stage, on_each_wire};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint_testkit::wires::Refusal;
 use holdpoint_testkit::wires::chat::WIRE as CHAT;
 use holdpoint_testkit::{
     BadServer, Client, Embedded, Probe, RawResponse, ScriptedAnswer, Turn, Wire, postgres, probes,
@@ -13,19 +14,9 @@ const SHORTENED: &str = "[…shortened]";
 
 /// How servers of the wire refuse such a conversation: status and body.
 fn refusals(wire: Wire) -> Vec<(u16, String)> {
-    let message = |words: &str| json!({ "error": { "message": words } }).to_string();
+    let Refusal { status, body } = wire.facts().too_long;
     let too_large = (413, "<html>413 Request Entity Too Large</html>".to_owned());
-    let own = match wire.facts().provider {
-        "anthropic" => (400, message("prompt is too long: 213462 tokens > 200000 maximum")),
-        "gemini" => {
-            (400, message("The input token count (9) exceeds the maximum number of tokens allowed (8)."))
-        }
-        "ollama" => (400, message("the request exceeds the available context size, try increasing it")),
-        "openai-responses" => (400, json!({ "error": { "code": "context_length_exceeded" } }).to_string()),
-        // A server of this kind that takes its own refusal for a fault. It is not asked again.
-        _ => (500, message("This model's maximum context length is 8 tokens. However, you requested 9.")),
-    };
-    vec![own, too_large]
+    vec![(status, body.to_owned()), too_large]
 }
 
 async fn a_conversation_that_is_too_long_has_a_code_of_its_own_and_is_not_sent_again(wire: Wire) {

@@ -7,19 +7,6 @@ use holdpoint_testkit::mcp::SteeredServer;
 use holdpoint_testkit::{Probe, ScriptedAnswer, Wire, eventually};
 use serde_json::{Value, json};
 
-/// The schemas of the tools in a request, by the names of the tools.
-fn schemas(wire: Wire, body: &Value) -> Vec<(String, Value)> {
-    let (list, name, schema) = match wire.facts().provider {
-        "openai" | "ollama" => (&body["tools"], "/function/name", "/function/parameters"),
-        "openai-responses" => (&body["tools"], "/name", "/parameters"),
-        "anthropic" => (&body["tools"], "/name", "/input_schema"),
-        _ => (&body["tools"][0]["functionDeclarations"], "/name", "/parametersJsonSchema"),
-    };
-    let tools = list.as_array().unwrap().iter();
-    let at = |tool: &Value, pointer| tool.pointer(pointer).unwrap_or_else(|| panic!("{tool}")).clone();
-    tools.map(|tool| (at(tool, name).as_str().unwrap().to_owned(), at(tool, schema))).collect()
-}
-
 /// Whether a list somewhere in the schema has no `items`.
 fn has_bare_list(schema: &Value) -> bool {
     let bare = schema["type"] == "array" && schema.get("items").is_none();
@@ -71,7 +58,7 @@ async fn a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes(
 
     let request = stage.upstream.requests().remove(0);
     let sent: Vec<_> =
-        schemas(wire, &request.body).into_iter().filter(|(name, _)| name.starts_with("s__")).collect();
+        wire.tools(&request.body).into_iter().filter(|(name, _)| name.starts_with("s__")).collect();
     assert_eq!(sent.len(), 8, "{wire:?}: {sent:?}");
     for (name, schema) in sent {
         assert_eq!(schema["type"], "object", "{wire:?}: {name}: {schema}");
@@ -80,8 +67,7 @@ async fn a_turn_has_every_tool_of_an_mcp_server_in_a_form_that_the_server_takes(
         let refused = ["anyOf", "oneOf", "allOf", "not", "enum", "$schema", "$id", "$ref"];
         assert!(refused.iter().all(|key| schema.get(key).is_none()), "{wire:?}: {name}: {schema}");
         let odd = schema["properties"].get("$filter").is_some();
-        let takes_it = !matches!(wire.facts().provider, "anthropic" | "gemini");
-        assert_eq!(odd, name == "s__odata" && takes_it, "{wire:?}: {schema}");
+        assert_eq!(odd, name == "s__odata" && wire.accepts_property("$filter"), "{wire:?}: {schema}");
     }
     let body = request.body.to_string();
     assert!(body.contains("The inputs also have to fit this JSON Schema:"), "{body}");
@@ -111,7 +97,7 @@ async fn a_tool_whose_name_the_servers_refuse_has_another_one_there(wire: Wire) 
     let model = upstream.model(&json!({}));
     let app = app.redeploy_with(tools, |config| config.model = model).await;
     let stage = Stage { wire, upstream, app };
-    let name = if wire.facts().provider == "gemini" { "_3d_print" } else { "3d_print" };
+    let name = if wire.accepts_tool("3d_print") { "3d_print" } else { "_3d_print" };
     let answer = ScriptedAnswer::call_on(wire, "a", name, &[r#"{"note":"1"}"#]);
     let (thread, _, id) = stage.held(&answer).await;
     assert_eq!(stage.app.client.call(&id).await["tool_name"], "3d_print", "{wire:?}");
@@ -119,7 +105,7 @@ async fn a_tool_whose_name_the_servers_refuse_has_another_one_there(wire: Wire) 
     stage.upstream.words("Printed.");
     assert_eq!(stage.app.client.resume(&thread).await.text(), "Printed.");
     let request = stage.next_turn_works(&thread).await;
-    let names: Vec<_> = schemas(wire, &request).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = wire.tools(&request).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [name], "{wire:?}");
     let quoted = format!("\"{name}\"");
     assert!(

@@ -21,8 +21,7 @@ async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wi
     );
     let (thread, turn) = stage.run_turn().await;
     stage.is(&turn, "completed").await;
-    // Here the answer has two messages.
-    let words = if wire.facts().provider == "openai-responses" { "Blue \n\nsky." } else { "Blue sky." };
+    let words = if wire.facts().separates_texts { "Blue \n\nsky." } else { "Blue sky." };
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hhed", words), "{}", turn.raw);
     let (a, b) = ("https://example.com/a", "https://example.com/b");
     let streamed = [

@@ -120,12 +120,9 @@ on_each_wire!(side by side an_edit_and_a_regenerate_continue_at_a_strict_server)
 
 /// Whether a request forbids the model to call a tool.
 fn forbids_calls(wire: Wire, body: &Value) -> bool {
-    match wire.facts().provider {
-        "anthropic" => body["tool_choice"] == json!({ "type": "none" }),
-        "gemini" => body["toolConfig"] == json!({ "functionCallingConfig": { "mode": "NONE" } }),
-        // Ollama has no word for it. Without tools a model of Ollama answers with text.
-        "ollama" => body.get("tools").is_none() && body.get("tool_choice").is_none(),
-        _ => body["tool_choice"] == "none",
+    match wire.facts().forbids_calls {
+        Some(forbids_calls) => forbids_calls(body),
+        None => body.get("tools").is_none() && body.get("tool_choice").is_none(),
     }
 }
 
@@ -140,7 +137,7 @@ async fn the_last_step_has_the_same_tools_and_may_not_call_them(wire: Wire) {
     let [first, last] = &requests[..] else { panic!("{requests:#?}") };
     assert!(!forbids_calls(wire, &first.body), "{}", first.body);
     assert!(forbids_calls(wire, &last.body), "{}", last.body);
-    if wire.facts().provider != "ollama" {
+    if wire.facts().forbids_calls.is_some() {
         assert_eq!(first.body["tools"], last.body["tools"], "the server's cache begins with the tools");
     }
     stage.continues(&thread, since, "the limit of steps").await;
@@ -165,7 +162,7 @@ async fn without_tools_a_request_has_a_stub_of_each_tool_that_was_called(wire: W
     stage.app.client.turn(&thread, &none).await;
     let path = wire.path("m-1");
     let body = stage.upstream.last();
-    let expected: &[&str] = if wire.facts().provider == "ollama" { &[] } else { &["look"] };
+    let expected: &[&str] = if wire.facts().forbids_calls.is_some() { &["look"] } else { &[] };
     assert_eq!(conversation(&path, &body).unwrap().tools, expected, "{body}");
     assert!(forbids_calls(wire, &body), "{body}");
     // A conversation without calls needs no tools, and no word about them: some servers refuse the one without the

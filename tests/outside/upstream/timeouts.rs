@@ -90,20 +90,8 @@ async fn signs_of_life_without_content_time_out(wire: Wire) {
 }
 on_each_wire!(side by side signs_of_life_without_content_time_out);
 
-/// An event with a reason of the end, before the answer is said.
-fn early(wire: Wire) -> Option<&'static str> {
-    match wire.facts().provider {
-        "openai" => Some(r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}"#),
-        "gemini" => Some(r#"{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"STOP"}]}"#),
-        "anthropic" => {
-            Some(r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}"#)
-        }
-        _ => None,
-    }
-}
-
 async fn a_reason_before_the_end_of_the_answer_ends_nothing(wire: Wire) {
-    let Some(early) = early(wire) else { return };
+    let Some(early) = wire.facts().early_reason else { return };
     let stage = Stage::on(wire).await;
     // Once before any text, and once in the middle of it.
     let (begin, end) =

@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use syn::{Attribute, Expr, Field, Item, ItemStruct, Lit, Meta};
 
+use super::source::read;
 use crate::layout;
 
 const PAGE: &str = "docs/configuration.md";
@@ -176,10 +177,6 @@ fn is_flattened(field: &Field) -> bool {
         Meta::List(list) => list.path.is_ident("serde") && list.tokens.to_string().contains("flatten"),
         _ => false,
     })
-}
-
-fn read(root: &Path, path: &str) -> Result<String> {
-    fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use syn::{Attribute, Expr, ImplItem, Item, ItemConst, ItemEnum, ItemImpl, Lit, Meta};
+use syn::{Attribute, Expr, ImplItem, Item, ItemConst, ItemEnum, ItemImpl, Lit};
 
+use super::source::{comment, parse, read, replaced};
 use crate::layout;
 
 const PAGE: &str = "docs/http.md";
@@ -69,17 +70,6 @@ fn rendered(root: &Path) -> Result<String> {
     let page = read(root, PAGE)?;
     let page = replaced(&page, "callers", &format!("| caller | definition |\n|---|---|\n{callers}"))?;
     replaced(&page, "routes", &format!("| route | callers | purpose |\n|---|---|---|\n{routes}"))
-}
-
-/// Returns the page with this text between the marks of a table.
-fn replaced(page: &str, table: &str, text: &str) -> Result<String> {
-    let (begin, end) = (
-        format!("<!-- begin {table}: made by `cargo xtask docs --write` -->\n"),
-        format!("<!-- end {table} -->\n"),
-    );
-    let found = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    let (before, after) = found.with_context(|| format!("{PAGE} has no marks of the table {table}"))?;
-    Ok(format!("{before}{begin}{text}{end}{after}"))
 }
 
 /// The rows of the routes of a file, by path and method.
@@ -210,27 +200,6 @@ fn has_attribute(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident(name))
 }
 
-/// The lines of a comment.
-fn comment(attributes: &[Attribute]) -> Vec<String> {
-    let lines = attributes.iter().filter_map(|attribute| {
-        let Meta::NameValue(value) = &attribute.meta else { return None };
-        let Expr::Lit(text) = &value.value else { return None };
-        match &text.lit {
-            Lit::Str(text) if value.path.is_ident("doc") => Some(text.value().trim().to_owned()),
-            _ => None,
-        }
-    });
-    lines.collect()
-}
-
-fn parse(root: &Path, path: &str) -> Result<syn::File> {
-    syn::parse_file(&read(root, path)?).with_context(|| format!("could not parse {path}"))
-}
-
-fn read(root: &Path, path: &str) -> Result<String> {
-    fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,12 +241,5 @@ mod tests {
             assert!(ROUTES_FILE.contains(from));
             assert!(rows(&ROUTES_FILE.replace(from, to)).is_err(), "{to}");
         }
-    }
-
-    #[test]
-    fn a_table_replaces_what_is_between_its_marks() {
-        let page = "a\n<!-- begin t: made by `cargo xtask docs --write` -->\nold\n<!-- end t -->\nb\n";
-        assert_eq!(replaced(page, "t", "new\n").unwrap(), page.replace("old", "new"));
-        assert!(replaced("", "t", "new\n").is_err());
     }
 }

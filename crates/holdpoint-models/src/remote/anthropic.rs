@@ -4,7 +4,7 @@ use super::Wire;
 use super::answer::{Answer, AnswerReader, Field, Identity, TextSoFar, error_in_stream, pairs, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
-use super::schema::{self, WireTool};
+use super::schema::{ACCEPTED, SchemaRules, WireTool};
 use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
@@ -29,18 +29,35 @@ const TYPES: [&str; 7] = [
 /// The most blocks in one answer. A server that sends more is faulty.
 const BLOCKS_MAX: usize = 4096;
 
-/// `{base_url}/messages` of Anthropic.
+/// "input_schema does not support oneOf, allOf, or anyOf at the top level", "It must match JSON Schema draft 2020-12", and
+/// "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
+pub(super) const TOOLS: SchemaRules = SchemaRules {
+    property: |name| {
+        (1..=64).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
+    },
+    ..ACCEPTED
+};
+
+/// `{base_url}/messages`.
 pub(super) const WIRE: Wire = Wire {
-    provider: Provider::ANTHROPIC,
+    provider: Provider { name: "anthropic", default_base_url: Some("https://api.anthropic.com/v1") },
     path: "/messages",
     key_header: ("x-api-key", ""),
     headers: &[("anthropic-version", "2023-06-01")],
     framing: Framing::Sse,
-    tools: &schema::ANTHROPIC,
+    tools: &TOOLS,
     write_tool,
     body,
     reading: || Box::<Reader>::default(),
+    #[cfg(test)]
+    sample: tests::SAMPLE,
 };
+
+impl Provider {
+    /// Anthropic.
+    pub const ANTHROPIC: Self = WIRE.provider;
+}
 
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
@@ -52,7 +69,7 @@ fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String
     }
     let entries = entries(&request.messages, Ids::Plain);
     body.insert("messages".to_owned(), messages(&entries));
-    let offer = offer(request, &entries, &schema::ANTHROPIC);
+    let offer = offer(request, &entries, &TOOLS);
     if !offer.tools.is_empty() {
         body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
@@ -524,3 +541,6 @@ fn end_call(block: &mut AnswerBlock, answer: &mut Answer) {
 fn lacks(what: &str) -> ModelError {
     ModelError::Malformed(format!("an event lacks its {what}"))
 }
+
+#[cfg(test)]
+mod tests;

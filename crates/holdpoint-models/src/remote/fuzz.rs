@@ -1,8 +1,7 @@
 //! The fuzz target for the parser of model answers: answers as servers of each wire send them, complete and
 //! damaged, in any chunks.
 
-use super::tests::parts::{Dice, Part, Position};
-use super::tests::{Read, SAMPLES, Sample, read};
+use super::tests::{Dice, Part, Position, Read, read};
 use super::*;
 use holdpoint_fuzz::for_a_while;
 use proptest::prelude::*;
@@ -56,24 +55,25 @@ fn answers() -> impl Strategy<Value = (Vec<Part>, Dice)> {
 }
 
 /// Returns the answer as a server of this wire streams it.
-fn stream_of(sample: &Sample, answer: &[Part], dice: &mut Dice) -> Vec<u8> {
+fn stream_of(wire: Wire, answer: &[Part], dice: &mut Dice) -> Vec<u8> {
+    let streams = wire.sample.streams;
     let mut events = Vec::new();
     let mut calls = 0;
     for (position, part) in answer.iter().enumerate() {
-        if (sample.streams.has)(part) {
-            (sample.streams.write)(part, Position { part: position, call: calls }, dice, &mut events);
+        if (streams.has)(part) {
+            (streams.write)(part, Position { part: position, call: calls }, dice, &mut events);
         }
         calls += usize::from(matches!(part, Part::Call { .. }));
     }
-    (sample.streams.finish)(calls > 0, &mut events);
-    framed(sample, &events, dice)
+    (streams.finish)(calls > 0, &mut events);
+    framed(wire, &events, dice)
 }
 
-fn framed(sample: &Sample, events: &[Value], dice: &mut Dice) -> Vec<u8> {
+fn framed(wire: Wire, events: &[Value], dice: &mut Dice) -> Vec<u8> {
     let newline = if dice.roll(3) == 0 { "\r\n" } else { "\n" };
     let mut out = if dice.roll(8) == 0 { "\u{feff}".to_owned() } else { String::new() };
     for event in events {
-        if sample.wire.framing == Framing::JsonLines {
+        if wire.framing == Framing::JsonLines {
             out.push_str(&format!("{event}{newline}"));
             continue;
         }
@@ -86,7 +86,7 @@ fn framed(sample: &Sample, events: &[Value], dice: &mut Dice) -> Vec<u8> {
         let space = if dice.roll(4) == 0 { "" } else { " " };
         out.push_str(&format!("data:{space}{event}{newline}{newline}"));
     }
-    if let Some(done) = sample.streams.done
+    if let Some(done) = wire.sample.streams.done
         && dice.roll(3) > 0
     {
         out.push_str(&format!("data: {done}"));
@@ -206,11 +206,12 @@ fn is_in_order(read: &Read) -> Result<(), String> {
 
 #[test]
 fn fuzz_upstream_answers_are_read_as_they_were_sent() {
-    let cases = (prop::sample::select(SAMPLES.to_vec()), answers());
-    for_a_while("upstream, whole", &cases, |(sample, (answer, mut dice))| {
-        let bytes = stream_of(&sample, &answer, &mut dice);
-        let read = read(sample.wire, dice.cut(&bytes));
-        if !answer.iter().any(|part| (sample.streams.has)(part) && has_content(part)) {
+    let cases = (prop::sample::select(WIRES.to_vec()), answers());
+    for_a_while("upstream, whole", &cases, |(wire, (answer, mut dice))| {
+        let streams = wire.sample.streams;
+        let bytes = stream_of(wire, &answer, &mut dice);
+        let read = read(wire, dice.cut(&bytes));
+        if !answer.iter().any(|part| (streams.has)(part) && has_content(part)) {
             prop_assert!(read.error.is_some(), "a blank answer: {:?}", read);
             return Ok(());
         }
@@ -219,8 +220,8 @@ fn fuzz_upstream_answers_are_read_as_they_were_sent() {
         let whole = read.events.iter().filter(|event| matches!(event, ModelEvent::CallFinished { .. }));
         let calls = answer.iter().filter(|part| matches!(part, Part::Call { .. }));
         prop_assert_eq!(whole.count(), calls.count());
-        let mut sent: Vec<_> = answer.iter().filter(|part| (sample.streams.has)(part)).cloned().collect();
-        if sample.streams.separates {
+        let mut sent: Vec<_> = answer.iter().filter(|part| (streams.has)(part)).cloned().collect();
+        if streams.separates {
             separate(&mut sent);
         }
         let mut expected = folded(&sent);
@@ -241,9 +242,9 @@ fn fuzz_upstream_answers_are_read_as_they_were_sent() {
 #[test]
 fn fuzz_upstream_damaged_answers_end_in_order_and_alike_in_any_cuts() {
     let damage = prop::collection::vec((any::<Index>(), any::<u8>(), 0..6_u8), 1..12);
-    let cases = (prop::sample::select(SAMPLES.to_vec()), answers(), damage);
-    for_a_while("upstream, damaged", &cases, |(sample, (answer, mut dice), damage)| {
-        let mut bytes = stream_of(&sample, &answer, &mut dice);
+    let cases = (prop::sample::select(WIRES.to_vec()), answers(), damage);
+    for_a_while("upstream, damaged", &cases, |(wire, (answer, mut dice), damage)| {
+        let mut bytes = stream_of(wire, &answer, &mut dice);
         for (at, byte, how) in damage {
             if bytes.is_empty() {
                 break;
@@ -262,9 +263,9 @@ fn fuzz_upstream_damaged_answers_end_in_order_and_alike_in_any_cuts() {
                 _ => drop(bytes.drain(at..(at + usize::from(byte)).min(bytes.len()))),
             }
         }
-        let whole = read(sample.wire, vec![Bytes::from(bytes.clone())]);
+        let whole = read(wire, vec![Bytes::from(bytes.clone())]);
         prop_assert_eq!(is_in_order(&whole), Ok(()));
-        prop_assert_eq!(&read(sample.wire, dice.cut(&bytes)), &whole);
+        prop_assert_eq!(&read(wire, dice.cut(&bytes)), &whole);
         Ok(())
     });
 }

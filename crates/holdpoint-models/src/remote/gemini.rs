@@ -5,7 +5,7 @@ use super::Wire;
 use super::answer::{Answer, AnswerReader, Field, TextSoFar, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolResult, entries, offer, spoken};
 use super::lenient::{self, Index, List, Text};
-use super::schema::{self, WireTool};
+use super::schema::{SchemaRules, WireTool};
 use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest, Speaker};
@@ -22,18 +22,65 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 /// Models that need no signatures.
 const WITHOUT_SIGNATURES: [&str; 2] = ["gemini-1", "gemini-2"];
 
-/// `{base_url}/models/{name}:streamGenerateContent` of Google.
+/// The keywords that the reference of `responseJsonSchema` lists, values of `enum` that are strings ("cannot be empty") or
+/// numbers, `required` without names of which "property is not defined", the rules of `FunctionDeclaration` for names ("Must
+/// start with a letter or an underscore"), and "At most 512 function declarations". A recursive reference is accepted in some
+/// places only, so there are none. Two limits have no published number: "exceeds the maximum allowed nesting depth" was the
+/// answer to a sixth schema within five others, and the bounds of lists are summed up ("Request contains an invalid argument"),
+/// so they are in words.
+pub(super) const TOOLS: SchemaRules = SchemaRules {
+    keywords: Some(&[
+        "type",
+        "format",
+        "title",
+        "description",
+        "enum",
+        "items",
+        "prefixItems",
+        "minimum",
+        "maximum",
+        "anyOf",
+        "oneOf",
+        "properties",
+        "additionalProperties",
+        "required",
+        "default",
+    ]),
+    references: false,
+    depth_max: Some(5),
+    listed: |value| value.is_number() || value.as_str().is_some_and(|text| !text.is_empty()),
+    named_required: true,
+    property: |name| {
+        (1..=64).contains(&name.len())
+            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    },
+    name: |name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'),
+    tools_max: Some(512),
+};
+
+/// `{base_url}/models/{name}:streamGenerateContent`.
 pub(super) const WIRE: Wire = Wire {
-    provider: Provider::GEMINI,
+    provider: Provider {
+        name: "gemini",
+        default_base_url: Some("https://generativelanguage.googleapis.com/v1beta"),
+    },
     path: "/models/{model}:streamGenerateContent?alt=sse",
     key_header: ("x-goog-api-key", ""),
     headers: &[],
     framing: Framing::Sse,
-    tools: &schema::GEMINI,
+    tools: &TOOLS,
     write_tool,
     body,
     reading: || Box::<Reader>::default(),
+    #[cfg(test)]
+    sample: tests::SAMPLE,
 };
+
+impl Provider {
+    /// Google.
+    pub const GEMINI: Self = WIRE.provider;
+}
 
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
@@ -43,7 +90,7 @@ fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String
     let signs = !WITHOUT_SIGNATURES.iter().any(|name| model.starts_with(name));
     let entries = entries(&request.messages, Ids::Own);
     body.insert("contents".to_owned(), contents(&entries, signs));
-    let offer = offer(request, &entries, &schema::GEMINI);
+    let offer = offer(request, &entries, &TOOLS);
     if !offer.tools.is_empty() {
         let declarations = tools.list(&offer.tools);
         body.insert("tools".to_owned(), json!([{ "functionDeclarations": declarations }]));
@@ -280,3 +327,6 @@ impl Reader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

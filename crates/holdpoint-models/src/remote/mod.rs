@@ -1,8 +1,10 @@
 //! Models on remote servers: one HTTP request, one streamed answer.
 //!
-//! A [`Wire`] is a protocol of model servers. The file of a wire has three parts: the constant `WIRE` with its
-//! address, headers and framing, a writer of the request body from the conversation, and a reader that turns
-//! the events of the stream into [`ModelEvent`]s. The wires share these modules:
+//! A [`Wire`] is a protocol of model servers. The file of a wire has four parts: the constant `WIRE` with all facts about
+//! its servers, a writer of the request body from the conversation, a reader that turns the events of the stream into
+//! [`ModelEvent`]s, and the module `tests` with the sample that the tests of all wires compare. The list [`WIRES`] is the
+//! only other place that knows the wire: the configuration and its page take names and addresses from there. The wires share
+//! these modules:
 //!
 //! - `transport` sends requests, and separates unavailable servers from refused requests. The key goes only
 //!   into the request: no error text and no `Debug` output contains it.
@@ -53,6 +55,8 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
 use schema::{SchemaRules, WireTool};
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -63,13 +67,13 @@ use tokio::time::Instant;
 use transport::Http;
 use written::WrittenTools;
 
-/// The wires. A new wire is a file beside the others and an entry here.
+/// The wires. A new wire is a file beside the others and an entry here. The page of the configuration has this order.
 pub const WIRES: [Wire; 5] = [openai::WIRE, responses::WIRE, anthropic::WIRE, gemini::WIRE, ollama::WIRE];
 
 /// The protocol of a model server.
 #[derive(Clone, Copy)]
 pub struct Wire {
-    /// The name of the wire in the configuration, and the address of its own servers.
+    /// The value of `model.provider` that chooses the wire.
     provider: Provider,
     /// The path of a request below the base URL. `{model}` is the place of the model's name.
     path: &'static str,
@@ -86,6 +90,25 @@ pub struct Wire {
     body: fn(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value>,
     /// Returns the reader of one answer.
     reading: fn() -> Box<dyn AnswerReader>,
+    /// What the tests of all wires compare.
+    #[cfg(test)]
+    sample: tests::Sample,
+}
+
+impl Provider {
+    /// Returns all providers.
+    pub fn all() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::SCRIPTED).chain(WIRES.map(|wire| wire.provider))
+    }
+}
+
+impl<'de> Deserialize<'de> for Provider {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known: Vec<_> = Self::all().map(|provider| format!("`{}`", provider.name)).collect();
+        let unknown = || D::Error::custom(format_args!("expected one of {}, not {name:?}", known.join(", ")));
+        Self::all().find(|provider| provider.name == name).ok_or_else(unknown)
+    }
 }
 
 impl Wire {

@@ -85,7 +85,8 @@ fn names_mut(message: &mut ModelMessage) -> impl Iterator<Item = &mut String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::{GEMINI, OPENAI};
+    use super::super::gemini::TOOLS as GEMINI;
+    use super::super::openai::TOOLS as OPENAI;
     use super::*;
     use crate::{ModelCall, Speaker, ToolChoice};
     use serde_json::{Map, json};

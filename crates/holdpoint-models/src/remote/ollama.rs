@@ -4,8 +4,9 @@ use super::Wire;
 use super::answer::{Answer, AnswerReader, Field, TextSoFar, error_in_stream, unreadable};
 use super::conversation::{Ids, Step, ToolResult, entries};
 use super::lenient::{self, List, Text};
+use super::openai;
+use super::schema::{ACCEPTED, SchemaRules};
 use super::written::WrittenTools;
-use super::{openai, schema};
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest, ToolChoice};
 use holdpoint_core::turn::FinishReason;
@@ -16,18 +17,28 @@ use serde_json::{Map, Value, json};
 
 const THINKING: &str = "thinking";
 
-/// `{base_url}/api/chat` of Ollama.
+/// The templates of its models write properties without following references.
+pub(super) const TOOLS: SchemaRules = SchemaRules { references: false, ..ACCEPTED };
+
+/// `{base_url}/api/chat`.
 pub(super) const WIRE: Wire = Wire {
-    provider: Provider::OLLAMA,
+    provider: Provider { name: "ollama", default_base_url: Some("http://127.0.0.1:11434") },
     path: "/api/chat",
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::JsonLines,
-    tools: &schema::OLLAMA,
+    tools: &TOOLS,
     write_tool: openai::write_tool,
     body,
     reading: || Box::<Reader>::default(),
+    #[cfg(test)]
+    sample: tests::SAMPLE,
 };
+
+impl Provider {
+    /// Ollama.
+    pub const OLLAMA: Self = WIRE.provider;
+}
 
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let messages = openai::messages(
@@ -152,5 +163,104 @@ impl Reader {
         self.calls.push(call.clone());
         let (id, name, arguments) = call;
         answer.whole_call(id, &name, arguments).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::tests::{
+        Dice, FAILED, MeantAnswer, MeantCall, Part, Position, Sample, StreamWriter, line_of, object_or_text,
+        state, written,
+    };
+
+    /// The wire in the tests of all wires.
+    pub(super) const SAMPLE: Sample = Sample {
+        url: "http://127.0.0.1:9/v1/api/chat",
+        headers: &[("authorization", "Bearer k")],
+        replaceable: &[],
+        errors: &[(r#"{"error":"no"}"#, FAILED)],
+        unfinished_call: None,
+        conversation,
+        returns_state,
+        streams: StreamWriter {
+            has: |part| !matches!(part, Part::Source(..) | Part::File(..)),
+            write,
+            finish,
+            separates: false,
+            done: None,
+        },
+        elsewhere,
+    };
+
+    #[rustfmt::skip]
+    fn conversation() -> Value {
+        let input = json!({"b": 1, "a": 2});
+        json!({"model": "m", "stream": true, "messages": [
+            {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "assistant", "content": "(no reply)"},
+            {"role": "user", "content": "y"},
+            {"role": "assistant", "content": "Hm.", "tool_calls": [
+                {"id": "1", "function": {"name": "go", "arguments": input}}, {"id": "a b", "function": {"name": "go", "arguments": input}}]},
+            {"role": "tool", "content": "done", "tool_name": "go", "tool_call_id": "1"},
+            {"role": "tool", "content": "done", "tool_name": "go", "tool_call_id": "a b"},
+        ]})
+    }
+
+    #[rustfmt::skip]
+    fn returns_state() {
+        let thought = json!({"message": {"thinking": "So.", "tool_calls": [{"function": {"name": "go"}}]}, "done": true});
+        assert_eq!(written(WIRE, state(WIRE, &thought.to_string()))["messages"][4]["thinking"], "So.");
+    }
+
+    fn write(part: &Part, _: Position, dice: &mut Dice, events: &mut Vec<Value>) {
+        let mut push = |message: Value| events.push(json!({ "message": message, "done": false }));
+        match part {
+            Part::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "content": it }))),
+            Part::Reasoning(text) => {
+                dice.pieces(text).iter().for_each(|it| push(json!({ "content": "", "thinking": it })));
+            }
+            Part::Call { id, name, arguments } => push(json!({ "content": "",
+                "tool_calls": [{ "id": id, "function": { "name": name, "arguments": arguments } }] })),
+            Part::Source(..) | Part::File(..) => {}
+        }
+    }
+
+    fn finish(_: bool, events: &mut Vec<Value>) {
+        events.push(json!({ "message": { "role": "assistant", "content": "" }, "done": true,
+            "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 4 }));
+    }
+
+    fn elsewhere(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
+        let mut messages: Vec<_> =
+            dice.pieces(&meant.reasoning).iter().map(|it| json!({ "content": "", "thinking": it })).collect();
+        let pieces = dice.pieces(&meant.text);
+        messages.extend(pieces.iter().map(|it| json!({ "content": it })));
+        let calls: Value = meant
+            .calls
+            .iter()
+            .map(|MeantCall { id, name, input }| json!({ "id": id, "function": { "name": name, "arguments": object_or_text(input, dice) } }))
+            .collect();
+        messages.push(json!({ "tool_calls": calls }));
+        let mut events: Vec<_> = messages.iter().map(|it| json!({ "message": it, "done": false })).collect();
+        let mut last = json!({ "content": "" });
+        if pieces.iter().filter(|it| !it.is_empty()).count() > 1 && dice.roll(2) == 0 {
+            last["content"] = json!(meant.text);
+        }
+        if dice.roll(2) == 0 {
+            last["tool_calls"] = calls;
+        }
+        events.push(json!({ "message": last, "done": true, "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 4.0 }));
+        events.iter().map(Value::to_string).collect()
+    }
+
+    #[rustfmt::skip]
+    #[test]
+    fn finish_reasons_and_token_counts_are_read() {
+        let read = |events: &[&str]| line_of(WIRE, events);
+        let thought = r#"{"message":{"thinking":"So."}}"#;
+        assert_eq!(read(&[thought, r#"{"done":true,"done_reason":"length"}"#, thought]), "(So.) length");
+        let call = r#"{"message":{"tool_calls":[{"function":{"name":"go"}}]}}"#;
+        let done = r#"{"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2}"#;
+        assert_eq!(read(&[call, done]), "<0 go# 0> tool-calls 3/2");
     }
 }

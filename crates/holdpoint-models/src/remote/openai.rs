@@ -7,7 +7,7 @@ use super::conversation::{self, Entry, Ids, Step, ToolResult, entries, offer};
 use super::kept::{self, KeptFields};
 use super::lenient::{self, Index, List, Text};
 use super::openai_message::{Message, Piece, THOUGHTS};
-use super::schema::{self, WireTool};
+use super::schema::{ACCEPTED, SchemaRules, WireTool};
 use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
@@ -17,18 +17,29 @@ use serde_json::{Map, Value, json};
 
 const THOUGHT_DETAILS: &str = "reasoning_details";
 
-/// `{base_url}/chat/completions`, which OpenAI defined and many servers offer.
+/// "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level", "array schema
+/// missing items", "object schema missing properties", and at most 128 tools.
+pub(super) const TOOLS: SchemaRules = SchemaRules { tools_max: Some(128), ..ACCEPTED };
+
+/// `{base_url}/chat/completions`: OpenAI, vLLM, llama.cpp, OpenRouter, DeepSeek and others.
 pub(super) const WIRE: Wire = Wire {
-    provider: Provider::OPENAI,
+    provider: Provider { name: "openai", default_base_url: None },
     path: "/chat/completions",
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::Sse,
-    tools: &schema::OPENAI,
+    tools: &TOOLS,
     write_tool,
     body,
     reading: || Box::<Reader>::default(),
+    #[cfg(test)]
+    sample: tests::SAMPLE,
 };
+
+impl Provider {
+    /// Any server with `{base_url}/chat/completions`.
+    pub const OPENAI: Self = WIRE.provider;
+}
 
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let entries = entries(&request.messages, Ids::Own);
@@ -43,7 +54,7 @@ fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     body.insert("messages".to_owned(), messages.into());
-    let offer = offer(request, &entries, &schema::OPENAI);
+    let offer = offer(request, &entries, &TOOLS);
     if !offer.tools.is_empty() {
         body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
@@ -417,3 +428,6 @@ fn content(content: &Value) -> Vec<(Field, String)> {
         other => vec![part(other)],
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,16 +3,20 @@
 //! The request asks the server to store nothing, because holdpoint stores the conversation. Reasoning arrives
 //! encrypted, and goes back with its step.
 
+mod items;
+
 use super::Wire;
 use super::answer::{Answer, AnswerReader, Field, Identity, TextSoFar, error_in_stream, pairs, unreadable};
 use super::conversation::{self, CALL, Entry, Ids, Step, ToolResult, entries, offer};
 use super::lenient::{self, Index, Text};
-use super::schema::{self, WireTool};
+use super::openai;
+use super::schema::WireTool;
 use super::written::WrittenTools;
 use crate::provider::Provider;
 use crate::{ModelError, ModelRequest};
 use holdpoint_core::turn::FinishReason;
 use holdpoint_egress::{ERROR, Framing};
+use items::{Call, EventPlace, Item, Kind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -21,21 +25,28 @@ use std::collections::BTreeMap;
 /// Models that do not reason, and refuse a request for reasoning. All newer models reason.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
-/// `{base_url}/responses` of OpenAI. The server stores nothing, and reasoning arrives encrypted.
+/// `{base_url}/responses` of OpenAI, with `store: false`.
 pub(super) const WIRE: Wire = Wire {
-    provider: Provider::OPENAI_RESPONSES,
+    provider: Provider { name: "openai-responses", default_base_url: Some("https://api.openai.com/v1") },
     path: "/responses",
     key_header: ("authorization", "Bearer "),
     headers: &[],
     framing: Framing::Sse,
-    tools: &schema::OPENAI,
+    tools: &openai::TOOLS,
     write_tool: |WireTool { name, description, parameters }| {
         json!({ "type": "function", "name": name, "description": description, "parameters": parameters,
                 "strict": false })
     },
     body,
     reading: || Box::<Reader>::default(),
+    #[cfg(test)]
+    sample: tests::SAMPLE,
 };
+
+impl Provider {
+    /// OpenAI, with `{base_url}/responses`.
+    pub const OPENAI_RESPONSES: Self = WIRE.provider;
+}
 
 fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String, Value> {
     let mut body = Map::new();
@@ -63,7 +74,7 @@ fn body(model: &str, request: &ModelRequest, tools: &WrittenTools) -> Map<String
         }
     }
     body.insert("input".to_owned(), input.into());
-    let offer = offer(request, &entries, &schema::OPENAI);
+    let offer = offer(request, &entries, &openai::TOOLS);
     if !offer.tools.is_empty() {
         body.insert("tools".to_owned(), tools.list(&offer.tools));
         if !offer.may_call {
@@ -127,52 +138,6 @@ struct Reader {
     /// The arguments that precede the begin of their call, by the index and the id of the item.
     /// In order: of several that never get a call, each reading of the same bytes names the first.
     early: BTreeMap<(Option<u64>, Option<String>), String>,
-}
-
-/// The kinds of items that are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Message,
-    Reasoning,
-    Call,
-}
-
-impl Kind {
-    fn of(item: &Value) -> Option<Self> {
-        match item.get("type").and_then(Value::as_str)? {
-            "message" => Some(Self::Message),
-            "reasoning" => Some(Self::Reasoning),
-            "function_call" => Some(Self::Call),
-            _ => None,
-        }
-    }
-}
-
-struct Item {
-    kind: Kind,
-    id: Option<String>,
-    output_index: Option<u64>,
-    /// The parts of a text, each with its index.
-    parts: Vec<(Option<u64>, TextSoFar)>,
-    call: Option<Call>,
-    has_ended: bool,
-    /// The item as it goes back, without a call's name and arguments.
-    kept: Option<Value>,
-}
-
-struct Call {
-    index: usize,
-    call_id: Option<String>,
-    /// The arguments in the first event of the item. They count if no others follow.
-    arguments: Option<String>,
-}
-
-/// The place that an event names.
-#[derive(Default)]
-struct EventPlace {
-    item_id: Option<String>,
-    output_index: Option<u64>,
-    part: Option<u64>,
 }
 
 impl AnswerReader for Reader {
@@ -290,22 +255,6 @@ impl AnswerReader for Reader {
         let is_not_reasoning = |item: &Value| item.get("type").is_none_or(|kind| kind != "reasoning");
         items.truncate(items.iter().rposition(is_not_reasoning).map_or(0, |last| last.saturating_add(1)));
         (is_needed && !items.is_empty()).then(|| items.into())
-    }
-}
-
-impl Item {
-    fn is_blank(&self) -> bool {
-        self.parts.iter().all(|(_, said)| said.is_empty())
-    }
-
-    /// Returns the part with this index, or the last part. Adds a part that is new.
-    fn part(&mut self, index: Option<u64>) -> Option<&mut TextSoFar> {
-        let known = self.parts.iter().rposition(|(it, _)| index.is_none() || it.is_none() || *it == index);
-        let at = known.unwrap_or(self.parts.len());
-        if known.is_none() {
-            self.parts.push((index, TextSoFar::default()));
-        }
-        self.parts.get_mut(at).map(|(_, said)| said)
     }
 }
 
@@ -589,3 +538,6 @@ fn source(annotation: &Value, answer: &mut Answer) {
         answer.source(annotation.get("url"), annotation.get("title"));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,93 +60,27 @@ const NAMED: [&str; 4] = ["patternProperties", "dependentSchemas", "$defs", "def
 /// What the servers of a wire accept.
 pub(super) struct SchemaRules {
     /// The accepted keywords. `None` for all keywords of draft 2020-12.
-    keywords: Option<&'static [&'static str]>,
+    pub(super) keywords: Option<&'static [&'static str]>,
     /// Whether references to definitions are accepted.
-    references: bool,
+    pub(super) references: bool,
     /// The most schemas within each other, that of the inputs counted.
-    depth_max: Option<usize>,
+    pub(super) depth_max: Option<usize>,
     /// Whether a list of allowed values can have this value.
-    listed: fn(&Value) -> bool,
+    pub(super) listed: fn(&Value) -> bool,
     /// Whether a required property has to have a schema.
-    named_required: bool,
+    pub(super) named_required: bool,
     /// Whether a property can have this name.
-    property: fn(&str) -> bool,
+    pub(super) property: fn(&str) -> bool,
     /// Whether a tool can have this name, among the names of tools of holdpoint.
-    name: fn(&str) -> bool,
+    pub(super) name: fn(&str) -> bool,
     /// The most tools of a request at the wire's own servers.
     pub(super) tools_max: Option<usize>,
 }
 
-/// OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level", "array
-/// schema missing items", "object schema missing properties", and at most 128 tools.
-pub(super) const OPENAI: SchemaRules = SchemaRules {
+/// Everything that draft 2020-12 allows. A wire names what its servers refuse.
+pub(super) const ACCEPTED: SchemaRules = SchemaRules {
     keywords: None,
     references: true,
-    depth_max: None,
-    listed: |_| true,
-    named_required: false,
-    property: |_| true,
-    name: |_| true,
-    tools_max: Some(128),
-};
-
-/// Anthropic: "input_schema does not support oneOf, allOf, or anyOf at the top level", "It must match JSON Schema draft
-/// 2020-12", and "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
-pub(super) const ANTHROPIC: SchemaRules = SchemaRules {
-    keywords: None,
-    references: true,
-    depth_max: None,
-    listed: |_| true,
-    named_required: false,
-    property: |name| {
-        (1..=64).contains(&name.len())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
-    },
-    name: |_| true,
-    tools_max: None,
-};
-
-/// Gemini: the keywords that the reference of `responseJsonSchema` lists, values of `enum` that are strings ("cannot be
-/// empty") or numbers, `required` without names of which "property is not defined", the rules of `FunctionDeclaration` for names
-/// ("Must start with a letter or an underscore"), and "At most 512 function declarations". A recursive reference is accepted in
-/// some places only, so there are none. Two limits have no published number: "exceeds the maximum allowed nesting depth" was the
-/// answer to a sixth schema within five others, and the bounds of lists are summed up ("Request contains an invalid argument"),
-/// so they are in words.
-pub(super) const GEMINI: SchemaRules = SchemaRules {
-    keywords: Some(&[
-        "type",
-        "format",
-        "title",
-        "description",
-        "enum",
-        "items",
-        "prefixItems",
-        "minimum",
-        "maximum",
-        "anyOf",
-        "oneOf",
-        "properties",
-        "additionalProperties",
-        "required",
-        "default",
-    ]),
-    references: false,
-    depth_max: Some(5),
-    listed: |value| value.is_number() || value.as_str().is_some_and(|text| !text.is_empty()),
-    named_required: true,
-    property: |name| {
-        (1..=64).contains(&name.len())
-            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    },
-    name: |name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'),
-    tools_max: Some(512),
-};
-
-/// Ollama: the templates of its models write properties without following references.
-pub(super) const OLLAMA: SchemaRules = SchemaRules {
-    keywords: None,
-    references: false,
     depth_max: None,
     listed: |_| true,
     named_required: false,

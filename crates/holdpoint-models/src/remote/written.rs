@@ -54,7 +54,7 @@ impl WrittenTools {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::GEMINI;
+    use super::super::gemini::TOOLS as GEMINI;
     use super::*;
     use serde_json::json;
 

@@ -43,8 +43,7 @@ pub(crate) const RULES: [Rule; 5] = [
     Rule {
         refusal: "there are calls and no tools",
         of: "Anthropic, and every gateway to Bedrock",
-        // Ollama gives what it gets to the template of the model.
-        on: |wire| wire.facts().provider != "ollama",
+        on: |wire| wire.facts().forbids_calls.is_some(),
         breaks: |it| {
             it.tools.is_empty() && it.entries.iter().any(|entry| matches!(entry, Entry::Calls { .. }))
         },

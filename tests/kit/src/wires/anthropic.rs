@@ -2,7 +2,7 @@
 
 use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
-use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
+use super::{Ending, Facts, Foreign, Protocol, Refusal, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
@@ -23,6 +23,7 @@ static FACTS: Facts = Facts {
     writes_arguments: true,
     reports_overload: true,
     has_sources: true,
+    separates_texts: false,
     marks_the_end: true,
     continues_after_the_reason: true,
     needs_its_first_events: true,
@@ -40,6 +41,14 @@ static FACTS: Facts = Facts {
         },
         ..ACCEPTED
     },
+    early_reason: Some(
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}"#,
+    ),
+    too_long: Refusal {
+        status: 400,
+        body: r#"{"error":{"message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#,
+    },
+    forbids_calls: Some(|body| body["tool_choice"] == json!({ "type": "none" })),
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -246,7 +255,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
-    let tools = offered(&FACTS.tools, &body["tools"])?;
+    let tools = offered(&FACTS.tools, body)?;
     Ok(Conversation { entries, tools })
 }
 

@@ -2,7 +2,7 @@
 
 use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
-use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
+use super::{Ending, Facts, Foreign, Protocol, Refusal, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LATE, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
@@ -25,6 +25,7 @@ static FACTS: Facts = Facts {
     writes_arguments: true,
     reports_overload: true,
     has_sources: true,
+    separates_texts: false,
     marks_the_end: true,
     continues_after_the_reason: true,
     needs_its_first_events: false,
@@ -39,6 +40,13 @@ static FACTS: Facts = Facts {
         r#"{"choices":[{"index":0,"delta":{"annotations":[{"url_citation":{"url":5}}]}}]}"#,
     ],
     tools: ToolRules { name: "/function/name", schema: "/function/parameters", ..ACCEPTED },
+    early_reason: Some(r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}"#),
+    // A server of this kind that takes its own refusal for a fault. It is not asked again.
+    too_long: Refusal {
+        status: 500,
+        body: r#"{"error":{"message":"This model's maximum context length is 8 tokens. However, you requested 9."}}"#,
+    },
+    forbids_calls: Some(|body| body["tool_choice"] == "none"),
     strict_servers: &SERVERS,
     state_form: "fields of the message",
     foreign: Foreign {
@@ -247,7 +255,7 @@ pub(super) fn messages(
             _ => return Err(format!("a role that there is not: {message}")),
         }
     }
-    Ok(Conversation { entries, tools: offered(tools, &body["tools"])? })
+    Ok(Conversation { entries, tools: offered(tools, body)? })
 }
 
 /// Three kinds of servers. Each would accept the state of another as its own.

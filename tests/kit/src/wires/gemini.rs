@@ -2,7 +2,7 @@
 
 use super::offered::{ACCEPTED, ToolRules, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
-use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
+use super::{Ending, Facts, Foreign, Protocol, Refusal, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, REFUSED, RequestFault, Swap, UNANSWERED,
 };
@@ -25,6 +25,7 @@ static FACTS: Facts = Facts {
     writes_arguments: false,
     reports_overload: true,
     has_sources: true,
+    separates_texts: false,
     marks_the_end: false,
     continues_after_the_reason: false,
     needs_its_first_events: false,
@@ -38,6 +39,7 @@ static FACTS: Facts = Facts {
         r#"{"candidates":[{"groundingMetadata":[]}]}"#,
     ],
     tools: ToolRules {
+        list: "/tools/0/functionDeclarations",
         schema: "/parametersJsonSchema",
         keywords: Some(&[
             "type",
@@ -66,6 +68,12 @@ static FACTS: Facts = Facts {
         named_required: true,
         ..ACCEPTED
     },
+    early_reason: Some(r#"{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"STOP"}]}"#),
+    too_long: Refusal {
+        status: 400,
+        body: r#"{"error":{"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}"#,
+    },
+    forbids_calls: Some(|body| body["toolConfig"] == json!({ "functionCallingConfig": { "mode": "NONE" } })),
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -237,10 +245,10 @@ fn read(body: &Value) -> Result<Conversation, String> {
         }
         entries.push(entry);
     }
-    let groups = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names = groups.iter().map(|group| offered(&FACTS.tools, &group["functionDeclarations"]));
-    let tools = names.collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(Conversation { entries, tools })
+    if !body["tools"][1].is_null() {
+        return Err(format!("the tools are in several groups: {}", body["tools"]));
+    }
+    Ok(Conversation { entries, tools: offered(&FACTS.tools, body)? })
 }
 
 fn model(parts: &[Value]) -> Result<Entry, String> {

@@ -1,6 +1,7 @@
 //! The wires as the tests speak them: answers that are complete and well-formed, so that a test breaks only
 //! what it is about, and readers that check requests. A new wire is a file here, and its name in the list of
-//! `each_wire`.
+//! `each_wire`. All that a test has to know of a wire is in the [`Facts`] of the file, so no test names a wire that it is not
+//! about.
 
 pub mod anthropic;
 pub mod chat;
@@ -12,7 +13,7 @@ pub mod strict;
 
 use super::valid_history::faults::RequestFault;
 use super::{Conversation, Entry, conversation};
-use offered::ToolRules;
+use offered::{ToolRules, tools_in};
 use serde_json::Value;
 use std::fmt::Debug;
 use strict::StrictServer;
@@ -121,6 +122,8 @@ pub struct Facts {
     pub reports_overload: bool,
     /// Whether text can have web sources.
     pub has_sources: bool,
+    /// Whether each text is a message of its own, with a blank line before it.
+    pub separates_texts: bool,
     /// Whether an event marks the end of the stream.
     pub marks_the_end: bool,
     /// Whether events follow the reason of the end.
@@ -141,12 +144,26 @@ pub struct Facts {
     pub odd_sources: &'static [&'static str],
     /// What its servers accept of tools.
     tools: ToolRules,
+    /// An event with a reason of the end, which servers may send before the answer is said.
+    pub early_reason: Option<&'static str>,
+    /// How its servers refuse a conversation that is too long.
+    pub too_long: Refusal,
+    /// Whether a request forbids the model to call its tools. A wire that has no word for it sends no tools then, and its
+    /// servers take calls without tools.
+    pub forbids_calls: Option<fn(&Value) -> bool>,
     /// Servers that demand their provider state back.
     pub strict_servers: &'static [StrictServer],
     /// The form of the provider state. A server accepts the state of another server of the same form.
     pub state_form: &'static str,
     /// The wire at the foreign server.
     pub foreign: Foreign,
+}
+
+/// A response that refuses a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusal {
+    pub status: u16,
+    pub body: &'static str,
 }
 
 /// The form of the requests and answers of a wire.
@@ -224,6 +241,24 @@ impl dyn Protocol {
     pub fn path(&self, model: &str) -> String {
         let Facts { base_path, path, .. } = self.facts();
         format!("{base_path}{}", path.replace("{model}", model))
+    }
+
+    /// Whether its servers accept a tool of this name.
+    pub fn accepts_tool(&self, name: &str) -> bool {
+        (self.facts().tools.tool)(name)
+    }
+
+    /// Whether its servers accept an input of this name.
+    pub fn accepts_property(&self, name: &str) -> bool {
+        (self.facts().tools.property)(name)
+    }
+
+    /// The names and the schemas of the tools in a request.
+    pub fn tools(&self, body: &Value) -> Vec<(String, Value)> {
+        let Facts { tools: rules, .. } = self.facts();
+        let at = |tool: &Value, pointer| tool.pointer(pointer).unwrap_or_else(|| panic!("{tool}")).clone();
+        let named = |tool| (at(tool, rules.name).as_str().unwrap().to_owned(), at(tool, rules.schema));
+        tools_in(rules, body).unwrap().iter().map(named).collect()
     }
 
     /// The end of the path of each request.
@@ -379,7 +414,7 @@ mod tests {
 
     #[test]
     fn each_provider_with_a_server_is_tested() {
-        let servers = Provider::ALL.into_iter().filter(|provider| *provider != Provider::SCRIPTED);
+        let servers = Provider::all().filter(|provider| *provider != Provider::SCRIPTED);
         let tested: Vec<_> = WIRES.iter().map(|wire| wire.facts().provider).collect();
         assert_eq!(tested, servers.map(Provider::as_str).collect::<Vec<_>>());
     }

@@ -3,7 +3,7 @@
 use super::chat::messages;
 use super::offered::{ACCEPTED, ToolRules};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves};
-use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
+use super::{Ending, Facts, Foreign, Protocol, Refusal, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{
     BEGIN, Cut, Double, Is, LAST, LONELY, MIXED_UP, RequestFault, Swap, UNANSWERED,
 };
@@ -24,6 +24,7 @@ static FACTS: Facts = Facts {
     writes_arguments: false,
     reports_overload: false,
     has_sources: false,
+    separates_texts: false,
     marks_the_end: true,
     continues_after_the_reason: false,
     needs_its_first_events: false,
@@ -39,6 +40,13 @@ static FACTS: Facts = Facts {
         references: false,
         ..ACCEPTED
     },
+    early_reason: None,
+    too_long: Refusal {
+        status: 400,
+        body: r#"{"error":{"message":"the request exceeds the available context size, try increasing it"}}"#,
+    },
+    // Without tools a model of Ollama answers with text.
+    forbids_calls: None,
     strict_servers: &SERVERS,
     state_form: "text",
     // The foreign server streams reasoning under a name that Ollama does not use, and reports no usage.

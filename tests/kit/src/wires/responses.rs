@@ -2,7 +2,7 @@
 
 use super::offered::{ACCEPTED, offered};
 use super::strict::{ANNOUNCED, DONE, Script, StrictServer, THOUGHTS, halves, seal};
-use super::{Ending, Facts, Foreign, Protocol, ScriptedAnswer, Wire};
+use super::{Ending, Facts, Foreign, Protocol, Refusal, ScriptedAnswer, Wire};
 use crate::valid_history::faults::{BEGIN, Cut, Double, Is, LAST, MIXED_UP, RequestFault, Swap, UNANSWERED};
 use crate::valid_history::{
     Answer, Call, Conversation, Entry, Speaker, answer, arguments, id, list, look, spoken, text,
@@ -24,6 +24,7 @@ static FACTS: Facts = Facts {
     writes_arguments: true,
     reports_overload: true,
     has_sources: true,
+    separates_texts: true,
     marks_the_end: true,
     continues_after_the_reason: false,
     needs_its_first_events: false,
@@ -37,6 +38,9 @@ static FACTS: Facts = Facts {
         r#"{"type":"response.output_text.annotation.added"}"#,
     ],
     tools: ACCEPTED,
+    early_reason: None,
+    too_long: Refusal { status: 400, body: r#"{"error":{"code":"context_length_exceeded"}}"# },
+    forbids_calls: Some(|body| body["tool_choice"] == "none"),
     strict_servers: &SERVERS,
     state_form: "list of items",
     foreign: Foreign {
@@ -249,7 +253,7 @@ fn read(body: &Value) -> Result<Conversation, String> {
         }
     }
     step.end(&mut entries)?;
-    Ok(Conversation { entries, tools: offered(&FACTS.tools, &body["tools"])? })
+    Ok(Conversation { entries, tools: offered(&FACTS.tools, body)? })
 }
 
 /// Consecutive items of the model.

@@ -1,7 +1,13 @@
 use super::*;
+use crate::remote::anthropic::TOOLS as ANTHROPIC;
+use crate::remote::gemini::TOOLS as GEMINI;
+use crate::remote::openai::TOOLS as OPENAI;
+use crate::remote::{WIRES, Wire};
 
-const WIRES: [(&str, &SchemaRules); 4] =
-    [("openai", &OPENAI), ("anthropic", &ANTHROPIC), ("gemini", &GEMINI), ("ollama", &OLLAMA)];
+/// The names of the wires, each with what its servers accept.
+fn rules() -> [(&'static str, &'static SchemaRules); WIRES.len()] {
+    WIRES.map(|wire: Wire| (wire.as_str(), wire.tools))
+}
 
 fn tool(input_schema: Value) -> ToolDefinition {
     ToolDefinition { name: "t".to_owned(), description: "Does it.".to_owned(), input_schema }
@@ -109,7 +115,7 @@ fn a_schema_that_every_server_accepts_is_sent_as_it_is() {
             "tags": { "type": "array", "items": { "type": "string" } },
             "mode": { "anyOf": [{ "type": "string", "enum": ["a", "b"] }, { "type": "null" }], "default": null },
         }, "required": ["path"], "additionalProperties": false });
-    for (wire, rules) in WIRES {
+    for (wire, rules) in rules() {
         let tool = tool(plain.clone());
         let function = rules.tool(&tool);
         assert_eq!(function.parameters, plain, "{wire}");
@@ -151,7 +157,7 @@ fn every_server_accepts_what_it_gets_of_the_schemas_that_servers_list() {
             "properties": { "c": { "type": "object", "anyOf": [{ "required": ["d"] }, { "required": ["e"] }] } } }),
         json!({ "type": "object", "properties": { "a": { "type": "array", "maxItems": 1000, "items": {} } } }),
     ] {
-        for (wire, rules) in WIRES {
+        for (wire, rules) in rules() {
             let tool = tool(schema.clone());
             let function = rules.tool(&tool);
             let why = refusal(wire, &function.parameters);
@@ -165,7 +171,7 @@ fn every_server_accepts_what_it_gets_of_the_schemas_that_servers_list() {
 fn what_a_server_refuses_is_said_in_words() {
     let conditions = json!([{ "required": ["issue"] }, { "required": ["pr"] }]);
     let either = tool(json!({ "type": "object", "anyOf": conditions }));
-    for (wire, rules) in WIRES {
+    for (wire, rules) in rules() {
         let said = format!("Does it.\n\n{OF_INPUTS} {{\"anyOf\":{conditions}}}");
         assert_eq!(rules.tool(&either).description, said, "{wire}");
     }
@@ -208,7 +214,7 @@ fn references_without_end_and_schemas_without_measure_are_sent_short() {
     defs.insert("60".to_owned(), json!({}));
     let bomb =
         tool(json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/0" } }, "$defs": defs }));
-    for (_, rules) in WIRES {
+    for (_, rules) in rules() {
         assert!(rules.tool(&bomb).parameters.to_string().len() < 1 << 20);
     }
     let enums = tool(json!({ "type": "object", "enum": vec!["x".repeat(100); 1_000] }));
@@ -218,7 +224,7 @@ fn references_without_end_and_schemas_without_measure_are_sent_short() {
 #[test]
 fn what_is_deeper_than_the_server_accepts_is_said_in_words() {
     let lists = |times: usize| tool(json!({ "type": "object", "properties": { "a": nested(times) } }));
-    for (wire, rules) in WIRES {
+    for (wire, rules) in rules() {
         let (flat, deep) = (lists(3), lists(4));
         assert_eq!(rules.tool(&flat).parameters, flat.input_schema, "{wire}");
         assert_eq!(rules.tool(&deep).parameters == deep.input_schema, wire != "gemini", "{wire}");
@@ -246,7 +252,7 @@ fn values_bounds_and_names_that_the_server_refuses_are_said_in_words() {
     let odd = tool(json!({ "type": "object", "required": ["a", "gone"], "properties": {
         "a": { "enum": ["x", null] }, "b": { "enum": ["x", 1] }, "c": { "const": true },
         "d": { "type": "array", "minItems": 1, "maxItems": 9, "items": {} } } }));
-    for (wire, rules) in WIRES {
+    for (wire, rules) in rules() {
         let sent = rules.tool(&odd);
         if wire != "gemini" {
             assert_eq!((&sent.parameters, &*sent.description), (&odd.input_schema, "Does it."), "{wire}");

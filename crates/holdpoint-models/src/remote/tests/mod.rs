@@ -1,15 +1,10 @@
-//! Tests of the readers with given bytes, and of the writers with given conversations. Each wire has a file
-//! with its [`Sample`] and its own tests.
+//! Tests of the readers with given bytes, and of the writers with given conversations. The module `tests` of a wire has its
+//! [`Sample`] and its own tests.
 
-mod anthropic;
-mod gemini;
 mod notes;
-mod ollama;
-mod openai;
-pub(super) mod parts;
+mod parts;
 mod places;
 mod reports;
-mod responses;
 
 use super::openai::WIRE as CHAT;
 use super::*;
@@ -17,48 +12,49 @@ use crate::OWN_FIELDS;
 use crate::{ModelCall, ModelMessage, Speaker, ToolChoice, ToolDefinition};
 use holdpoint_core::turn::FinishReason;
 use holdpoint_core::wire_id;
-use parts::StreamWriter;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The samples, in the order of [`WIRES`]. A wire without a sample does not compile.
-pub(super) const SAMPLES: [Sample; WIRES.len()] =
-    [openai::SAMPLE, responses::SAMPLE, anthropic::SAMPLE, gemini::SAMPLE, ollama::SAMPLE];
+pub(super) use parts::{Dice, Part, Position, StreamWriter};
+pub(super) use places::{AnswerWriter, MeantAnswer, MeantCall, object_or_text, places};
 
 /// The facts about one wire that the tests of all wires compare.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    pub(super) wire: Wire,
     /// The URL of a request to the model `m` at `http://127.0.0.1:9/v1/`.
-    url: &'static str,
+    pub(super) url: &'static str,
     /// The headers of a request with the key `k`.
-    headers: &'static [(&'static str, &'static str)],
+    pub(super) headers: &'static [(&'static str, &'static str)],
     /// The fields of a body that `model.options` may replace.
-    replaceable: &'static [&'static str],
+    pub(super) replaceable: &'static [&'static str],
     /// Error events with the message `no`, each with the begin of the error that is read.
-    errors: &'static [(&'static str, &'static str)],
+    pub(super) errors: &'static [(&'static str, &'static str)],
     /// A stream that ends within a call, if the wire has an event for the end of a call.
-    unfinished_call: Option<&'static str>,
+    pub(super) unfinished_call: Option<&'static str>,
     /// Returns the body of a request with the test's conversation.
-    conversation: fn() -> Value,
+    pub(super) conversation: fn() -> Value,
     /// Asserts that the state of an answer returns at its position.
-    returns_state: fn(),
+    pub(super) returns_state: fn(),
     pub(super) streams: StreamWriter,
+    /// Writes answers that say the same in other places, and twice.
+    pub(super) elsewhere: AnswerWriter,
 }
 
 #[test]
-fn each_provider_with_a_server_is_a_wire_with_a_sample() {
-    let servers = Provider::ALL.into_iter().filter(|provider| *provider != Provider::SCRIPTED);
-    let servers: Vec<_> = servers.map(Provider::as_str).collect();
-    assert_eq!(WIRES.map(Wire::as_str).to_vec(), servers);
-    assert_eq!(SAMPLES.map(|sample| sample.wire.as_str()).to_vec(), servers);
+fn each_wire_has_a_provider_of_its_own() {
+    let names: BTreeSet<_> = Provider::all().map(Provider::as_str).collect();
+    assert_eq!(names.len(), 1 + WIRES.len(), "{names:?}");
+    for wire in WIRES {
+        assert_eq!(Wire::by_name(wire.as_str()).map(Wire::as_str), Some(wire.as_str()));
+    }
 }
 
 #[test]
 fn a_request_has_the_url_the_headers_and_the_fields_of_its_wire() {
     let tool = ToolDefinition { name: "go".into(), description: "Goes.".into(), input_schema: json!({}) };
-    for Sample { wire, url, headers, replaceable, .. } in SAMPLES {
+    for wire in WIRES {
+        let Sample { url, headers, replaceable, .. } = wire.sample;
         let remote = remote(wire, "http://127.0.0.1:9/v1/", "k", &json!({})).unwrap();
         let with_tools =
             ModelRequest { tools: vec![Arc::new(tool.clone())], ..conversation(Speaker::Another) };
@@ -115,7 +111,7 @@ fn read_typed(wire: Wire, pieces: Vec<Bytes>, other_type: Option<&str>) -> Read 
 
 /// Returns the events as one line: text as it is, `<n` for the start of call n, `n:` for its arguments, `n>`
 /// for its end.
-fn line(wire: Wire, text: &str) -> String {
+pub(super) fn line(wire: Wire, text: &str) -> String {
     let read = read(wire, vec![Bytes::copy_from_slice(text.as_bytes())]);
     let mut line = String::new();
     for event in &read.events {
@@ -156,7 +152,8 @@ fn word(reason: FinishReason) -> &'static str {
 
 #[test]
 fn errors_in_a_stream_are_classified_by_whether_a_retry_may_help() {
-    for Sample { wire, errors, .. } in SAMPLES {
+    for wire in WIRES {
+        let errors = wire.sample.errors;
         assert!(!errors.is_empty(), "{wire:?}");
         for (event, starts) in errors {
             assert_eq!(line(wire, &format!("{event}\n\n")), format!("{starts}error in the stream: no"));
@@ -165,7 +162,7 @@ fn errors_in_a_stream_are_classified_by_whether_a_retry_may_help() {
 }
 
 #[rustfmt::skip]
-fn conversation(speaker: Speaker) -> ModelRequest {
+pub(super) fn conversation(speaker: Speaker) -> ModelRequest {
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: json!({"b": 1, "a": 2}).as_object().cloned().unwrap() };
     let tool = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
     let assistant = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], speaker };
@@ -174,28 +171,28 @@ fn conversation(speaker: Speaker) -> ModelRequest {
 }
 
 /// Returns the second id of the conversation in the form that servers with strict ids accept.
-fn plain_id() -> String {
+pub(super) fn plain_id() -> String {
     wire_id::candidates("a b").next().unwrap()
 }
 
-fn written(wire: Wire, provider_state: Option<Value>) -> Value {
+pub(super) fn written(wire: Wire, provider_state: Option<Value>) -> Value {
     Value::Object((wire.body)("m", &conversation(Speaker::Same { provider_state }), &wire.written_tools()))
 }
 
 #[test]
 fn a_conversation_is_written_in_the_format_of_each_wire() {
-    for Sample { wire, conversation, .. } in SAMPLES {
-        assert_eq!(written(wire, None), conversation());
+    for wire in WIRES {
+        assert_eq!(written(wire, None), (wire.sample.conversation)());
     }
 }
 
 /// Returns these events as a stream.
-fn sse(events: &[Value]) -> String {
+pub(super) fn sse(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
 /// Returns the provider state that is read from a stream.
-fn state(wire: Wire, stream: &str) -> Option<Value> {
+pub(super) fn state(wire: Wire, stream: &str) -> Option<Value> {
     let read = read(wire, vec![Bytes::copy_from_slice(stream.as_bytes())]);
     let Some(ModelEvent::Finished { provider_state, .. }) = read.events.last().cloned() else {
         panic!("{read:?}")
@@ -205,13 +202,13 @@ fn state(wire: Wire, stream: &str) -> Option<Value> {
 
 #[test]
 fn provider_state_returns_to_the_server_at_its_position() {
-    for Sample { returns_state, .. } in SAMPLES {
-        returns_state();
+    for wire in WIRES {
+        (wire.sample.returns_state)();
     }
 }
 
 /// Returns how often the name of the tool is in a conversation whose state names one of two calls.
-fn names_in_a_state_with_one_call(wire: Wire) -> usize {
+pub(super) fn names_in_a_state_with_one_call(wire: Wire) -> usize {
     let kept = Some(json!([{"type": "thinking"}, {"call": 1, "id": "x"}]));
     written(wire, kept).to_string().matches(r#""name":"go""#).count()
 }
@@ -288,7 +285,7 @@ fn the_speakers_alternate_on_every_wire_and_nothing_sent_changes() {
     let answer = ModelMessage::Tool { call_id: "a".into(), tool_name: "go".into(), text: "done".into() };
     let words = ModelMessage::Assistant { text: "Hm.".into(), calls: Vec::new(), speaker: speaker() };
     let messages = [user("1"), user("2"), step, answer, user("note"), user("3"), words, user("4"), user("5")];
-    for Sample { wire, .. } in SAMPLES {
+    for wire in WIRES {
         let written = |count: usize| {
             let messages = messages[..count].to_vec();
             let request =
@@ -310,7 +307,7 @@ fn the_speakers_alternate_on_every_wire_and_nothing_sent_changes() {
 
 #[test]
 fn unfinished_calls_are_not_emitted_as_complete() {
-    let streams = SAMPLES.iter().filter_map(|sample| Some((sample.wire, sample.unfinished_call?)));
+    let streams = WIRES.iter().filter_map(|wire| Some((*wire, wire.sample.unfinished_call?)));
     let mut wires = 0;
     for (wire, stream) in streams {
         assert_eq!(line(wire, stream), "<0 go#a tool-calls", "{wire:?}");
@@ -320,17 +317,21 @@ fn unfinished_calls_are_not_emitted_as_complete() {
 }
 
 /// Returns the line that is read from these events.
-fn line_of(wire: Wire, events: &[&str]) -> String {
-    let framed = events.iter().map(|event| match wire.framing {
-        Framing::JsonLines => format!("{event}\n"),
-        Framing::Sse => format!("data: {event}\n\n"),
-    });
-    line(wire, &framed.collect::<String>())
+pub(super) fn line_of(wire: Wire, events: &[&str]) -> String {
+    line(wire, &events.iter().map(|event| framed(wire, event)).collect::<String>())
 }
 
-const FAILED: &str = "the model's server failed: ";
-const UNAVAILABLE: &str = "the model's server is unavailable: ";
-const MALFORMED: &str = "the model's server sent a malformed answer: ";
+/// Returns an event as the bytes of a stream.
+fn framed(wire: Wire, event: &str) -> String {
+    match wire.framing {
+        Framing::JsonLines => format!("{event}\n"),
+        Framing::Sse => format!("data: {event}\n\n"),
+    }
+}
+
+pub(super) const FAILED: &str = "the model's server failed: ";
+pub(super) const UNAVAILABLE: &str = "the model's server is unavailable: ";
+pub(super) const MALFORMED: &str = "the model's server sent a malformed answer: ";
 
 #[test]
 fn events_are_split_as_the_sse_standard_requires() {

@@ -1,12 +1,13 @@
 //! Tests of the wire `/messages`.
 
-use super::parts::{Dice, Part, Position, StreamWriter};
 use super::*;
-use crate::remote::anthropic::WIRE;
+use crate::remote::tests::{
+    Dice, FAILED, MALFORMED, MeantAnswer, MeantCall, Part, Position, Sample, StreamWriter, UNAVAILABLE, line,
+    line_of, names_in_a_state_with_one_call, places, plain_id, sse, state, written,
+};
 
 /// The wire in the tests of all wires.
 pub(super) const SAMPLE: Sample = Sample {
-    wire: WIRE,
     url: "http://127.0.0.1:9/v1/messages",
     headers: &[("x-api-key", "k"), ("anthropic-version", "2023-06-01")],
     replaceable: &["max_tokens"],
@@ -29,6 +30,7 @@ pub(super) const SAMPLE: Sample = Sample {
         separates: false,
         done: None,
     },
+    elsewhere,
 };
 
 #[rustfmt::skip]
@@ -111,6 +113,80 @@ fn finish(calls: bool, events: &mut Vec<Value>) {
     events.push(json!({ "type": "message_delta", "usage": { "output_tokens": 4 },
         "delta": { "stop_reason": reason } }));
     events.push(json!({ "type": "message_stop" }));
+}
+
+fn elsewhere(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
+    let mut blocks = Vec::new();
+    if !meant.reasoning.is_empty() {
+        blocks.push((
+            json!({ "type": "thinking", "thinking": meant.reasoning }),
+            "thinking",
+            meant.reasoning.clone(),
+        ));
+    }
+    if !meant.text.is_empty() {
+        blocks.push((json!({ "type": "text", "text": meant.text }), "text", meant.text.clone()));
+    }
+    for MeantCall { id, name, input } in &meant.calls {
+        let block = json!({ "type": "tool_use", "id": id, "name": name, "input": input });
+        blocks.push((block, "partial_json", input.to_string()));
+    }
+    let reason = json!({ "stop_reason": meant.reason("end_turn", "tool_use") });
+    let delta = json!({ "type": "message_delta", "delta": reason, "usage": { "output_tokens": 4 } });
+    let mut events = vec![
+        json!({ "type": "message_start", "message": { "content": [], "usage": { "input_tokens": 3 } } }),
+    ];
+    if dice.roll(3) == 0 {
+        events.push(delta.clone());
+    }
+    let content: Value = blocks.iter().map(|(whole, _, _)| whole.clone()).collect();
+    let same_index = dice.roll(3) == 0;
+    // What no event of a block says, the whole message has to say.
+    let mut is_whole = dice.roll(2) == 0;
+    for (n, (whole, field, text)) in blocks.into_iter().enumerate() {
+        let [begin, pieces, end, _]: [bool; 4] = places(dice);
+        if !begin && !pieces && !end {
+            is_whole = true;
+            continue;
+        }
+        let mut push = |kind: &str, mut event: Value| {
+            event["type"] = kind.into();
+            event["index"] = if same_index { json!(0) } else { json!(n) };
+            events.push(event);
+        };
+        let mut empty = whole.clone();
+        for field in ["text", "thinking", "input"] {
+            if whole.get(field).is_some() {
+                empty[field] = if field == "input" { json!({}) } else { json!("") };
+            }
+        }
+        // The text in the first event is the first piece. The input there counts without pieces only.
+        let in_begin = begin && (!pieces || field == "partial_json");
+        let first = if in_begin { &whole } else { &empty };
+        for _ in 0..=dice.roll(2) {
+            push("content_block_start", json!({ "content_block": first }));
+        }
+        if pieces {
+            dice.pieces(&text)
+                .iter()
+                .for_each(|it| push("content_block_delta", json!({ "delta": { field: it } })));
+        }
+        if end {
+            push("content_block_stop", json!({ "content_block": whole }));
+        } else {
+            push("content_block_stop", json!({}));
+        }
+    }
+    events.push(delta.clone());
+    if dice.roll(2) == 0 {
+        events.push(delta);
+    }
+    let mut stop = json!({ "type": "message_stop" });
+    if is_whole {
+        stop["message"] = json!({ "content": content, "stop_reason": reason["stop_reason"] });
+    }
+    events.push(stop);
+    events.iter().map(Value::to_string).collect()
 }
 
 #[rustfmt::skip]

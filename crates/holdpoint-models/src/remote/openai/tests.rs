@@ -1,12 +1,13 @@
 //! Tests of the wire `/chat/completions`.
 
-use super::parts::{Dice, Part, Position, StreamWriter};
 use super::*;
-use crate::remote::openai::WIRE;
+use crate::remote::tests::{
+    Dice, FAILED, MALFORMED, MeantAnswer, MeantCall, Part, Position, Sample, StreamWriter, UNAVAILABLE, line,
+    line_of, object_or_text, places, sse, state, written,
+};
 
 /// The wire in the tests of all wires.
 pub(super) const SAMPLE: Sample = Sample {
-    wire: WIRE,
     url: "http://127.0.0.1:9/v1/chat/completions",
     headers: &[("authorization", "Bearer k")],
     replaceable: &["stream_options"],
@@ -24,6 +25,7 @@ pub(super) const SAMPLE: Sample = Sample {
         separates: false,
         done: Some("[DONE]"),
     },
+    elsewhere,
 };
 
 #[rustfmt::skip]
@@ -39,7 +41,7 @@ fn conversation() -> Value {
 }
 
 /// Returns the stub of the tool that was called.
-pub(super) fn stub() -> Value {
+fn stub() -> Value {
     let parameters = json!({"type": "object", "properties": {}});
     json!({"type": "function", "function": {"name": "go", "description": "Not available now.", "parameters": parameters}})
 }
@@ -104,6 +106,74 @@ fn finish(calls: bool, events: &mut Vec<Value>) {
     let reason = if calls { "tool_calls" } else { "stop" };
     events.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }));
     events.push(json!({ "choices": [], "usage": { "prompt_tokens": 3, "completion_tokens": 4 } }));
+}
+
+fn elsewhere(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
+    let [text, reasoning, calls]: [[bool; 2]; 3] = [places(dice), places(dice), places(dice)];
+    let field = ["reasoning_content", "reasoning"][dice.roll(2)];
+    let mut deltas = Vec::new();
+    if reasoning[0] {
+        deltas.extend(dice.pieces(&meant.reasoning).into_iter().map(|piece| json!({ field: piece })));
+    }
+    if text[0] {
+        deltas.extend(dice.pieces(&meant.text).into_iter().map(|piece| json!({ "content": piece })));
+    }
+    for (n, MeantCall { id, name, input }) in meant.calls.iter().enumerate().filter(|_| calls[0]) {
+        let mut piece = |dice: &mut Dice, id: Value, name: Value, arguments: Value| {
+            let index = if dice.roll(3) == 0 { json!(n.to_string()) } else { json!(n) };
+            let function = json!({ "name": name, "arguments": arguments });
+            deltas.push(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }));
+        };
+        piece(dice, json!(id), json!(name), json!(""));
+        let whole = input.to_string();
+        // Some servers write an empty object first.
+        let begun = if dice.roll(3) == 0 { format!("{{}}{whole}") } else { whole.clone() };
+        for cut in dice.pieces(&begun) {
+            piece(dice, json!(null), json!(null), json!(cut));
+        }
+        if dice.roll(3) == 0 {
+            // The call is summarized at its end, by some servers as text within text.
+            let again = if dice.roll(2) == 0 { whole } else { json!(whole).to_string() };
+            let function = json!({ "name": name, "arguments": again });
+            deltas.push(json!({ "tool_calls": [{ "index": n, "id": id, "function": function }] }));
+        }
+    }
+    let usage = json!({ "prompt_tokens": 3.0, "completion_tokens": 4 });
+    let mut events: Vec<_> = deltas
+        .into_iter()
+        .map(|delta| {
+            // An early reason says nothing.
+            let early = if dice.roll(4) == 0 { json!("stop") } else { json!(null) };
+            json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": early }], "usage": null })
+        })
+        .collect();
+    let mut message = json!({ "role": "assistant" });
+    if text[1] {
+        message["content"] = json!(meant.text);
+    }
+    if reasoning[1] {
+        message[field] = json!(meant.reasoning);
+    }
+    if calls[1] {
+        let call = |MeantCall { id, name, input }: &MeantCall| {
+            let function = json!({ "name": name, "arguments": object_or_text(input, dice) });
+            json!({ "id": id, "type": "function", "function": function })
+        };
+        message["tool_calls"] = meant.calls.iter().map(call).collect();
+    }
+    for _ in 0..=dice.roll(2) {
+        let reason = meant.reason("stop", "tool_calls");
+        let mut last = json!({ "index": 0, "message": message, "finish_reason": reason });
+        if dice.roll(2) == 0 {
+            last["delta"] = json!({});
+        }
+        if dice.roll(2) == 0 {
+            last["usage"] = usage.clone();
+        }
+        events.push(json!({ "object": "chat.completion", "choices": [last] }));
+    }
+    events.push(json!({ "choices": [], "usage": usage }));
+    events.iter().map(Value::to_string).collect()
 }
 
 /// Returns a chat answer of call pieces (`index,id,name,arguments` each), of finish reasons and of JSON.

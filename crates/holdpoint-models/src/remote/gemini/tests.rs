@@ -1,14 +1,15 @@
 //! Tests of the wire `:streamGenerateContent`.
 
-use super::parts::{Dice, Part, Position, StreamWriter};
 use super::*;
-use crate::remote::gemini::WIRE;
+use crate::remote::tests::{
+    self, Dice, MALFORMED, MeantAnswer, MeantCall, Part, Position, Sample, StreamWriter, UNAVAILABLE,
+    line_of, names_in_a_state_with_one_call, sse, state, written,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// The wire in the tests of all wires.
 pub(super) const SAMPLE: Sample = Sample {
-    wire: WIRE,
     url: "http://127.0.0.1:9/v1/models/m:streamGenerateContent?alt=sse",
     headers: &[("x-goog-api-key", "k")],
     replaceable: &[],
@@ -17,6 +18,7 @@ pub(super) const SAMPLE: Sample = Sample {
     conversation,
     returns_state,
     streams: StreamWriter { has: |_| true, write, finish, separates: false, done: None },
+    elsewhere,
 };
 
 #[rustfmt::skip]
@@ -74,6 +76,29 @@ fn finish(_: bool, events: &mut Vec<Value>) {
     events.push(json!({ "candidates": [{ "finishReason": "STOP" }], "usageMetadata": usage }));
 }
 
+fn elsewhere(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
+    let usage = json!({ "promptTokenCount": 3, "candidatesTokenCount": 4 });
+    let mut parts: Vec<_> =
+        dice.pieces(&meant.reasoning).iter().map(|it| json!({ "text": it, "thought": true })).collect();
+    let pieces = dice.pieces(&meant.text);
+    parts.extend(pieces.iter().map(|it| json!({ "text": it })));
+    let call = |MeantCall { id, name, input }: &MeantCall| json!({ "functionCall": { "id": id, "name": name, "args": input } });
+    parts.extend(meant.calls.iter().map(call));
+    let chunk = |parts: Value, reason: Value| json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": reason }], "usageMetadata": usage });
+    let mut events: Vec<_> = parts
+        .into_iter()
+        .map(|part| chunk(json!([part]), if dice.roll(4) == 0 { json!("STOP") } else { json!(null) }))
+        .collect();
+    // The last chunk has nothing more, or says all of it again.
+    let repeats = pieces.iter().filter(|it| !it.is_empty()).count() > 1 && dice.roll(2) == 0;
+    let mut last: Vec<_> = repeats.then(|| json!({ "text": meant.text })).into_iter().collect();
+    if dice.roll(2) == 0 {
+        last.extend(meant.calls.iter().map(call));
+    }
+    events.push(chunk(last.into(), json!("STOP")));
+    events.iter().map(Value::to_string).collect()
+}
+
 #[rustfmt::skip]
 #[test]
 fn finish_reasons_and_token_counts_are_read() {
@@ -101,7 +126,7 @@ fn finish_reasons_and_token_counts_are_read() {
 #[test]
 fn the_first_call_of_another_model_has_the_signature_for_unsigned_calls() {
     let call = |model: &str, speaker| {
-        (WIRE.body)(model, &super::conversation(speaker), &WIRE.written_tools())["contents"][3]["parts"]
+        (WIRE.body)(model, &tests::conversation(speaker), &WIRE.written_tools())["contents"][3]["parts"]
             .clone()
     };
     let unsigned = json!("skip_thought_signature_validator");

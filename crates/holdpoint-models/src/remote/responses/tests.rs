@@ -1,12 +1,14 @@
 //! Tests of the wire `/responses`.
 
-use super::parts::{Dice, Part, Position, StreamWriter};
 use super::*;
-use crate::remote::responses::WIRE;
+use crate::Speaker;
+use crate::remote::tests::{
+    self, Dice, FAILED, MeantAnswer, MeantCall, Part, Position, Sample, StreamWriter, UNAVAILABLE, line,
+    line_of, names_in_a_state_with_one_call, object_or_text, places, plain_id, sse, state, written,
+};
 
 /// The wire in the tests of all wires.
 pub(super) const SAMPLE: Sample = Sample {
-    wire: WIRE,
     url: "http://127.0.0.1:9/v1/responses",
     headers: &[("authorization", "Bearer k")],
     replaceable: &["store", "include"],
@@ -32,6 +34,7 @@ pub(super) const SAMPLE: Sample = Sample {
         separates: true,
         done: None,
     },
+    elsewhere,
 };
 
 #[rustfmt::skip]
@@ -113,6 +116,90 @@ fn finish(_: bool, events: &mut Vec<Value>) {
     events.push(json!({ "type": "response.completed", "response": response }));
 }
 
+fn elsewhere(meant: &MeantAnswer, dice: &mut Dice) -> Vec<String> {
+    let (ids, indexes) = [(true, true), (true, false), (false, true), (false, false)][dice.roll(4)];
+    let mut events: Vec<Value> = Vec::new();
+    let mut output = Vec::new();
+    let mut position = 0;
+    let mut item =
+        |kind: &str, whole: Value, say: &dyn Fn(&mut Dice, [bool; 4]) -> Vec<Value>, dice: &mut Dice| {
+            let drawn: [bool; 4] = places(dice);
+            let mut whole = whole;
+            whole["type"] = kind.into();
+            let id = format!("i{position}");
+            if ids {
+                whole["id"] = json!(id);
+            }
+            let mut push = |mut event: Value| {
+                if ids && event["item"].is_null() {
+                    event["item_id"] = json!(id);
+                }
+                if indexes {
+                    event["output_index"] = position.into();
+                }
+                events.push(event);
+            };
+            if kind == "function_call" || dice.roll(2) == 0 {
+                let mut begin = whole.clone();
+                for later in ["content", "summary", "arguments"] {
+                    begin.as_object_mut().unwrap().remove(later);
+                }
+                push(json!({ "type": "response.output_item.added", "item": begin }));
+            }
+            say(dice, drawn).into_iter().for_each(&mut push);
+            if drawn[2] {
+                push(json!({ "type": "response.output_item.done", "item": whole }));
+            }
+            if drawn[3] {
+                output.push(whole);
+            }
+            position += 1;
+        };
+    if !meant.reasoning.is_empty() {
+        let summary = json!([{ "type": "summary_text", "text": meant.reasoning }]);
+        let say = |dice: &mut Dice, drawn: [bool; 4]| {
+            let kind = "response.reasoning_summary_text";
+            let pieces = if drawn[0] { dice.pieces(&meant.reasoning) } else { Vec::new() };
+            let deltas = pieces.iter().map(|it| json!({ "type": format!("{kind}.delta"), "delta": it }));
+            let done = json!({ "type": format!("{kind}.done"), "text": meant.reasoning });
+            deltas.chain(drawn[1].then_some(done)).collect()
+        };
+        item("reasoning", json!({ "summary": summary }), &say, dice);
+    }
+    if !meant.text.is_empty() {
+        let content = json!([{ "type": "output_text", "text": meant.text, "annotations": [] }]);
+        let say = |dice: &mut Dice, drawn: [bool; 4]| {
+            let pieces = if drawn[0] { dice.pieces(&meant.text) } else { Vec::new() };
+            let mut said: Vec<_> = pieces
+                .iter()
+                .map(|it| json!({ "type": "response.output_text.delta", "delta": it }))
+                .collect();
+            if drawn[1] {
+                said.push(json!({ "type": "response.output_text.done", "text": meant.text }));
+                said.push(json!({ "type": "response.content_part.done", "part": content[0] }));
+            }
+            said
+        };
+        item("message", json!({ "content": content }), &say, dice);
+    }
+    for MeantCall { id, name, input } in &meant.calls {
+        let whole = json!({ "call_id": id, "name": name, "arguments": object_or_text(input, dice) });
+        let say = |dice: &mut Dice, drawn: [bool; 4]| {
+            let kind = "response.function_call_arguments";
+            let empty = if dice.roll(3) == 0 { "{}" } else { "" };
+            let pieces = if drawn[0] { dice.pieces(&format!("{empty}{input}")) } else { Vec::new() };
+            let deltas = pieces.iter().map(|it| json!({ "type": format!("{kind}.delta"), "delta": it }));
+            let done = json!({ "type": format!("{kind}.done"), "arguments": object_or_text(input, dice) });
+            deltas.collect::<Vec<_>>().into_iter().chain(drawn[1].then_some(done)).collect()
+        };
+        item("function_call", whole, &say, dice);
+    }
+    let usage = json!({ "input_tokens": "3", "output_tokens": 4 });
+    let response = json!({ "status": "completed", "output": output, "usage": usage });
+    events.push(json!({ "type": "response.completed", "response": response }));
+    events.iter().map(Value::to_string).collect()
+}
+
 #[rustfmt::skip]
 #[test]
 fn finish_reasons_and_token_counts_are_read() {
@@ -183,7 +270,7 @@ fn a_provider_state_that_lacks_an_emitted_part_is_dropped() {
 #[test]
 fn only_models_that_reason_are_asked_for_reasoning() {
     for (model, includes) in [("gpt-4o", false), ("ft:gpt-4o:me", false), ("o3", true)] {
-        let body = (WIRE.body)(model, &super::conversation(Speaker::Another), &WIRE.written_tools());
+        let body = (WIRE.body)(model, &tests::conversation(Speaker::Another), &WIRE.written_tools());
         assert_eq!(body.contains_key("include"), includes, "{model}");
     }
 }
