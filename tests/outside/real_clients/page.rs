@@ -39,7 +39,6 @@ pub(super) fn native() -> Vec<Version> {
 impl Version {
     pub(super) const V4: Self = Self("4");
     pub(super) const V5: Self = Self("5");
-    pub(super) const V6: Self = Self("6");
     pub(super) const V7: Self = Self("7");
 
     /// The version's number.
