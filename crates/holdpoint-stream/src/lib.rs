@@ -12,8 +12,8 @@ mod fuzz;
 mod hold_parts;
 mod written;
 
-pub use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 pub use dialect::ui::ui_dialect::UiDialect;
+pub use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 
 use bytes::BytesMut;
 use holdpoint_core::card::CardPart;

@@ -49,7 +49,10 @@ impl Cors {
         let read = READ.into_iter().chain(protocols).collect::<Vec<_>>().join(", ");
         // Every character of the name of a header is valid in a value.
         let read = HeaderValue::try_from(read).unwrap_or_else(|_| HeaderValue::from_static(""));
-        Self { origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect(), read }
+        Self {
+            origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect(),
+            read,
+        }
     }
 
     pub(in crate::http) fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {

@@ -80,7 +80,7 @@ impl IntoResponse for AttachedStream {
 impl ApiResponse for AttachedStream {
     fn meta() -> MetaResponses {
         let nothing = MetaResponse {
-            description: "No turn is running, in every other dialect.",
+            description: "No turn is running, in a dialect whose pages accept a response without content.",
             status: Some(204),
             status_range: None,
             content: Vec::new(),

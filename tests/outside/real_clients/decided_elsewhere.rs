@@ -180,10 +180,14 @@ async fn a_page_that_continues_receives_the_decision_that_came_from_elsewhere() 
         }
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will pay. Done."));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
-        assert_eq!(page.invalid.is_some(), page.approvals() == PageApprovals::Requests, "{:?} {how:?}", page.invalid);
+        assert_eq!(
+            page.invalid.is_some(),
+            page.approvals() == PageApprovals::Requests,
+            "{:?} {how:?}",
+            page.invalid
+        );
         // A page of 4 gets the inputs of an edit as data. The row of a call that expires gets another deadline here.
-        let differs =
-            how == OutsideDecision::Expire || (!version.is_ui() && how == OutsideDecision::Edit);
+        let differs = how == OutsideDecision::Expire || (!version.is_ui() && how == OutsideDecision::Edit);
         let outside = if differs { vec![call.clone()] } else { vec![] };
         page.equals_reload_but_for(&app, &outside).await;
         is_right_after_a_reload(&app, &page, &call).await;

@@ -81,9 +81,7 @@ async fn a_page_gets_the_usage_and_the_finish_reason() {
                 &page.finishes[0]["usage"],
                 json!({ "promptTokens": 120, "completionTokens": 8, "totalTokens": 128 }),
             ),
-            _ => {
-                (&page.last()["metadata"], json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } }))
-            }
+            _ => (&page.last()["metadata"], json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } })),
         };
         assert_eq!(held, &spent);
         page.equals_reload(&app).await;
@@ -140,10 +138,7 @@ async fn a_page_shows_reasoning() {
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("f-reasoning.1");
-        assert_eq!(
-            page.last()["parts"][1][if !version.is_ui() { "reasoning" } else { "text" }],
-            "I think"
-        );
+        assert_eq!(page.last()["parts"][1][if !version.is_ui() { "reasoning" } else { "text" }], "I think");
         page.equals_reload(&app).await;
     }
 }

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 /// The pages that use the package, each with its dialect.
 fn pages() -> impl Iterator<Item = (Version, &'static str)> {
-    let pages_of = |dialect: &'static TestedDialect| dialect.sdks.iter().map(move |sdk| (Version(sdk), dialect));
+    let pages_of =
+        |dialect: &'static TestedDialect| dialect.sdks.iter().map(move |sdk| (Version(sdk), dialect));
     ui_dialects().flat_map(pages_of).map(|(version, dialect)| (version, dialect.name.as_str()))
 }
 
@@ -71,8 +72,8 @@ async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
 
 #[tokio::test]
 async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
-    for ((version, dialect), how, yes) in native()
-        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
+    for ((version, dialect), how, yes) in
+        native().flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{dialect} {how:?} {yes}");
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;

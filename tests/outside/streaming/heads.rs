@@ -73,7 +73,8 @@ async fn an_attach_without_a_running_turn_gets_an_empty_stream_or_no_content() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for listed in dialects() {
-        let TestedDialect { name: dialect, content_type, protocol_header: protocol, nothing_to_read, .. } = listed;
+        let TestedDialect { name: dialect, content_type, protocol_header: protocol, nothing_to_read, .. } =
+            listed;
         let path = format!("/qa/chat_streamed/{thread}");
         let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
         let answer = attach.send().await.unwrap();

@@ -131,7 +131,8 @@ async fn e12_an_allowed_page_can_read_every_response_and_failure_on_sqlite() {
     for (status, answer) in &answers {
         assert_eq!(answer.status, *status, "{answer:?}");
         let read = format!("{READ}, {}", protocol_headers().join(", "));
-        let expected = [("access-control-allow-origin", PAGE), ("access-control-expose-headers", read.as_str())];
+        let expected =
+            [("access-control-allow-origin", PAGE), ("access-control-expose-headers", read.as_str())];
         let mut cors_headers = cors_headers(answer);
         cors_headers.sort();
         assert_eq!(

@@ -3,9 +3,9 @@
 mod encoder;
 mod reload;
 
+use super::{ClientTraits, Dialect, Head, NothingToRead, Protocol};
 #[cfg(test)]
 use crate::fuzz::{PageEnd, PageTraits};
-use super::{ClientTraits, Dialect, Head, NothingToRead, Protocol};
 use crate::{Audience, Cards, Encoder};
 use encoder::DataV1;
 use holdpoint_core::clock::Timestamp;
@@ -40,12 +40,7 @@ impl Protocol for DataStream {
         Box::new(DataV1::new(audience))
     }
 
-    fn reload(
-        &self,
-        message: &Message,
-        turn_began: Option<Timestamp>,
-        cards: &dyn Cards,
-    ) -> Option<Value> {
+    fn reload(&self, message: &Message, turn_began: Option<Timestamp>, cards: &dyn Cards) -> Option<Value> {
         reload::reload(message, turn_began, cards)
     }
 }

@@ -15,11 +15,7 @@ use serde_json::{Map, Value, json};
 /// Returns one message in this form. For a message that a turn is writing, the result holds the content from
 /// before that turn: a page appends the turn to it. `None` if the model has emitted nothing yet; clients hold
 /// no such message.
-pub(super) fn reload(
-    message: &Message,
-    turn_began: Option<Timestamp>,
-    cards: &dyn Cards,
-) -> Option<Value> {
+pub(super) fn reload(message: &Message, turn_began: Option<Timestamp>, cards: &dyn Cards) -> Option<Value> {
     let created_at = message.created_at.to_rfc3339();
     match &message.body {
         Body::User(text) => Some(json!({
