@@ -35,7 +35,8 @@ impl Pages {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wire");
         let listed = std::fs::read_to_string(dir.join("dialects.json")).unwrap();
         let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
-        let listed = listed.iter().find(|listed| listed["name"] == dialect.name).expect(dialect.name);
+        let listed = listed.iter().find(|listed| listed["name"] == dialect.name);
+        let listed = listed.unwrap_or_else(|| panic!("tests/wire/dialects.json has no {}", dialect.name));
         let clients: Vec<String> = serde_json::from_value(listed["readers"].clone()).unwrap();
         assert!(!clients.is_empty(), "{}: no client reads this dialect", dialect.name);
         for client in &clients {
