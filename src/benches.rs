@@ -37,7 +37,7 @@ pub struct TextTurn {
 impl TextTurn {
     /// Returns a turn with this number of tokens for each dialect, with the name of the dialect.
     pub fn in_each_dialect(tokens: usize) -> impl Iterator<Item = (&'static str, Self)> {
-        Dialect::ALL.into_iter().map(move |dialect| {
+        Dialect::ALL.iter().copied().map(move |dialect| {
             let text = std::iter::repeat_with(|| TurnEvent::Text(TOKEN.into())).take(tokens);
             let end = [
                 TurnEvent::PartEnded,

@@ -2,7 +2,9 @@
 of held calls, which stand in streams, where the links of a document cannot look."""
 
 import itertools
+import json
 import os
+import pathlib
 import random
 import re
 
@@ -13,7 +15,8 @@ from schemathesis import GenerationMode
 SENTENCES = ["delete notes.txt", "write hello to notes.txt", "list files and delete notes.txt", "what happened"]
 THREADS = ["page-1", "page-2", "page-3"]
 HELD = re.compile(r'"toolCallId":"([0-9a-f-]{36})","validated":"pending"|"approvalId":"([0-9a-f-]{36})"')
-STREAMS = ["x-vercel-ai-data-stream", "x-vercel-ai-ui-message-stream"]
+DIALECTS = pathlib.Path(__file__).parents[1] / "wire/dialects.json"
+STREAMS = {dialect["protocol_header"] for dialect in json.loads(DIALECTS.read_text())}
 OPTIONAL_BODIES = ["createThread", "runTurn"]
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # All of them, because what is decided has to be answered too, and those that were not decided here yet.

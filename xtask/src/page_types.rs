@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::openapi::DOCUMENT;
+use crate::openapi::FULL_DOCUMENT;
 use crate::process::capture;
 use crate::tooling;
 
@@ -30,11 +30,11 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let committed =
         fs::read_to_string(root.join(TYPES)).with_context(|| format!("could not read {TYPES}"))?;
     let is_current = committed == types(root)?;
-    ensure!(is_current, "{TYPES} has other types than {DOCUMENT}; run: cargo xtask openapi");
+    ensure!(is_current, "{TYPES} has other types than {FULL_DOCUMENT}; run: cargo xtask openapi");
     Ok(())
 }
 
 fn types(root: &Path) -> Result<String> {
-    let types = capture(Command::new("node").args([SCRIPT, DOCUMENT]).current_dir(root))?;
+    let types = capture(Command::new("node").args([SCRIPT, FULL_DOCUMENT]).current_dir(root))?;
     String::from_utf8(types).context("the types are UTF-8")
 }

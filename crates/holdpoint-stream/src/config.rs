@@ -9,11 +9,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stream {
-    /// Dialect for pages of AI SDK 5 or later that name none. `ui-v6` serves AI SDK 6 and 7; `ui-v7` serves AI SDK 7
-    /// alone and also reports decisions made elsewhere. With `ui-v6`, the first held call for such a page is logged.
-    /// See [pages.md](pages.md).
+    /// Dialect for pages of AI SDK 5 or later that name none: one of the
+    /// [dialects](pages.md#streams-and-sdk-versions) whose names begin with `ui-`. With the default, the first held call
+    /// for such a page is logged.
     ///
-    /// Value: `ui-v6`, `ui-v5`, `ui-v7`. Default: `ui-v6`.
+    /// Value: a dialect. Default: `ui-v6`.
     pub default_ui_dialect: UiDialect,
     /// Silence after which a stream sends a keep-alive. `0s` sends none.
     ///

@@ -1,7 +1,7 @@
 //! The data parts of held calls, the same in all dialects: the card to decide on, and the decision in force.
 
 use super::Cards;
-use super::ui_parts::{Readable, ReadableInput};
+use super::dialect::ui::parts::{Readable, ReadableInput};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::card::CardPart;
 use holdpoint_core::card::hold::{Card, DecisionInForce, Hold};

@@ -1,25 +1,19 @@
 //! Streams: the events of turns as bytes, and messages in the form that pages build from these bytes.
 //!
-//! To add a dialect: add a file with an [`Encoder`] and one with the reload, and an entry in
+//! To add a dialect: add a module in `dialect` with its [`Dialect`], its [`Encoder`] and its reload, and name it in
 //! [`Dialect::ALL`].
 
 #![warn(missing_docs)]
 
 pub mod config;
-mod data_v1;
 mod dialect;
 #[cfg(test)]
 mod fuzz;
 mod hold_parts;
-mod ui_dialect;
-mod ui_message;
-mod ui_parts;
-mod ui_reload;
-mod v4_message;
 mod written;
 
+pub use dialect::ui::ui_dialect::UiDialect;
 pub use dialect::{ClientTraits, Dialect, Head, NothingToRead};
-pub use ui_dialect::UiDialect;
 
 use bytes::BytesMut;
 use holdpoint_core::card::CardPart;

@@ -6,8 +6,8 @@ import type { ToolPreview } from './parts.js';
 
 type Schemas = components['schemas'];
 
-/** The stream of one generation of the AI SDK: 4, 5, 6, 7. A page on AI SDK 7 may use `ui-v6` too. */
-export type Dialect = 'data-v1' | 'ui-v5' | 'ui-v6' | 'ui-v7';
+/** The stream that a page reads, by the version of its AI SDK. A page on AI SDK 7 may use `ui-v6` too. */
+export type Dialect = Schemas['Protocol'];
 
 /** One part of a list. `next_cursor` leads to the next one. */
 export type Results<T> = { results: T[]; has_more: boolean; next_cursor?: string };

@@ -58,7 +58,7 @@ described! {
 
 impl<N: DialectNames> ParseFromParameter for DialectName<N> {
     fn parse_from_parameter(value: &str) -> ParseResult<Self> {
-        let named = Dialect::ALL.into_iter().find(|dialect| N::name(dialect) == value);
+        let named = Dialect::ALL.iter().find(|dialect| N::name(dialect) == value);
         let dialect = named.ok_or_else(|| ParseError::custom("Expect a valid enumeration value."))?;
         Ok(Self { dialect, kind: PhantomData })
     }

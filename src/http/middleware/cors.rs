@@ -4,6 +4,7 @@
 //! cookie of a sign-in is for pages of the server itself. A response to any other origin has no CORS headers, so the browser withholds the
 //! response from its page.
 
+use holdpoint_stream::Head;
 use poem::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
@@ -17,17 +18,25 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DE
 const SENT: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, user-agent, x-request-id, x-stream-protocol",
 );
-/// The response headers that a page may read.
-const READ: HeaderValue = HeaderValue::from_static(
-    "idempotent-replayed, retry-after, www-authenticate, x-left-out, x-request-id, x-run-id, x-thread-id, \
-     x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream",
-);
+/// The response headers that a page may read, beside those that announce the protocols of streams.
+const READ: [&str; 7] = [
+    "idempotent-replayed",
+    "retry-after",
+    "www-authenticate",
+    "x-left-out",
+    "x-request-id",
+    "x-run-id",
+    "x-thread-id",
+];
 /// How long a browser may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The origins whose pages may call.
+/// The origins whose pages may call, and the response headers that these pages may read.
 #[derive(Debug, Clone)]
-pub(crate) struct Cors(Arc<[HeaderValue]>);
+pub(crate) struct Cors {
+    origins: Arc<[HeaderValue]>,
+    read: HeaderValue,
+}
 
 /// The allowed origin of a request. The middleware puts it into the request.
 #[derive(Debug, Clone)]
@@ -36,12 +45,19 @@ pub(in crate::http) struct AllowedOrigin(HeaderValue);
 impl Cors {
     /// The allowed origins, in the form that browsers send.
     pub(crate) fn new(origins: &[String]) -> Self {
-        Self(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect())
+        let protocols = Head::all().into_iter().map(|head| head.protocol);
+        let read = READ.into_iter().chain(protocols).collect::<Vec<_>>().join(", ");
+        // Every character of the name of a header is valid in a value.
+        let read = HeaderValue::try_from(read).unwrap_or_else(|_| HeaderValue::from_static(""));
+        Self {
+            origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect(),
+            read,
+        }
     }
 
     pub(in crate::http) fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {
         let mut origins = request.headers().get_all(ORIGIN).iter();
-        let origin = origins.next().filter(|origin| self.0.contains(origin))?;
+        let origin = origins.next().filter(|origin| self.origins.contains(origin))?;
         origins.next().is_none().then(|| AllowedOrigin(origin.clone()))
     }
 
@@ -55,14 +71,14 @@ impl Cors {
     /// Adds the CORS headers for the browser, and `Vary` for shared caches, because the response depends on
     /// the origin.
     pub(in crate::http) fn add_headers(&self, allowed: Option<&AllowedOrigin>, response: &mut Response) {
-        if self.0.is_empty() {
+        if self.origins.is_empty() {
             return;
         }
         let headers = response.headers_mut();
         headers.append(VARY, HeaderValue::from_name(ORIGIN));
         if let Some(AllowedOrigin(origin)) = allowed {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READ);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, self.read.clone());
         }
     }
 }

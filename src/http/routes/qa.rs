@@ -146,8 +146,8 @@ impl Qa {
     /// Attach to the message that the turn of a thread writes
     ///
     /// Serves `resumeStream` of AI SDK 5 and later, if the page's `api` contains the thread. The response
-    /// streams the whole current message under its id, from the first part. The formats `ui-v5` to `ui-v7`
-    /// leave that message out while the turn is running. If no turn is running, the response is empty and no
+    /// streams the whole current message under its id, from the first part. The formats of these pages leave
+    /// that message out while the turn is running. If no turn is running, the response is empty and no
     /// turn starts.
     #[oai(
         path = "/qa/chat_streamed/:thread_id/:chat_id/stream",
@@ -228,7 +228,7 @@ impl Qa {
 
     /// Returns the dialect of pages of the UI message stream that do not select a version.
     fn ui(&self) -> &'static Dialect {
-        Dialect::of_ui(self.0.streaming.default_ui_dialect)
+        self.0.streaming.default_ui_dialect.dialect()
     }
 
     /// Whether the operator left the dialect of such pages at its default.

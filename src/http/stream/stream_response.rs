@@ -80,14 +80,15 @@ impl IntoResponse for AttachedStream {
 impl ApiResponse for AttachedStream {
     fn meta() -> MetaResponses {
         let nothing = MetaResponse {
-            description: "No turn to read, in `ui-v5` and `ui-v6`.",
+            description: "No turn is running, in a dialect whose pages accept a response without content.",
             status: Some(204),
             status_range: None,
             content: Vec::new(),
             headers: Vec::new(),
         };
-        let stream =
-            stream_response("The running turn. In `data-v1`, an empty stream if no turn is running.");
+        let stream = stream_response(
+            "The running turn. If no turn is running, an empty stream, in a dialect whose pages fail at other responses.",
+        );
         MetaResponses { responses: vec![stream, nothing] }
     }
 

@@ -151,7 +151,7 @@ fn the_error_for_an_unknown_choice_lists_the_valid_ones() {
         ("approval.remember_inputs = \"x\"", "approval.remember_inputs: expected `any` or `equal`"),
         ("auth.mode = \"hope\"", "auth.mode: expected `none` or `jwt`"),
         (
-            "stream.default_ui_dialect = \"ui-v8\"",
+            "stream.default_ui_dialect = \"ui-v0\"",
             "stream.default_ui_dialect: expected one of `ui-v5`, `ui-v6`, `ui-v7`",
         ),
         ("log.format = \"xml\"", "log.format: expected `text` or `json`"),

@@ -146,7 +146,7 @@ const WRONG: &[(&str, &str)] = &[
     ("slack.signing_secret_file", "\"/nowhere/secret\""),
     ("slack.api_url", "[]"),
     ("notify", "5"),
-    ("stream.default_ui_dialect", "\"ui-v8\""),
+    ("stream.default_ui_dialect", "\"ui-v0\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
     ("stream.default_ui_dialect", "6"),
     ("stream.keep_alive", "15"),

@@ -18,6 +18,7 @@ mod client;
 pub mod console;
 mod courier;
 mod deployment;
+pub mod dialects;
 mod disconnect;
 mod driver;
 mod eventually;

@@ -2,6 +2,7 @@
 //! any steps of a model, any calls and any decisions.
 
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
+use holdpoint_testkit::dialects::{PageApprovals, TestedDialect, ui_dialects};
 use holdpoint_testkit::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use holdpoint_testkit::{Embedded, JsonFields, call};
 use proptest::collection::vec;
@@ -163,7 +164,11 @@ struct PlayedTurns {
     others: Vec<String>,
 }
 
+<<<<<<< HEAD
 async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> PlayedTurns {
+=======
+async fn play(dialect: &TestedDialect, model_steps: &[ModelStep], fates: &[Fate]) -> Played {
+>>>>>>> dialect
     let app = Embedded::start().await;
     for model_steps in model_steps {
         app.scene.then(step(model_steps));
@@ -173,7 +178,7 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> P
     let mut others = Vec::new();
     let mut fated = HashMap::new();
     let hex = |raw: &str| raw.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let mut turn = app.client.ui_turn_as(dialect, &ui_submit("chat-1", &[ui_user("u1", "go")])).await;
+    let mut turn = app.client.ui_turn_as(&dialect.name, &ui_submit("chat-1", &[ui_user("u1", "go")])).await;
     let message = turn.message_id().to_owned();
     let mut answers = Vec::new();
     // The loop ends when a call stays open or the model has no steps left.
@@ -191,7 +196,11 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> P
         let mut parts = Vec::new();
         for id in pending {
             let fate = match fates.next().unwrap() {
+<<<<<<< HEAD
                 CallFate::Page(yes) if dialect == "ui-v5" => CallFate::Other(yes),
+=======
+                Fate::Page(yes) if dialect.approvals == PageApprovals::Unknown => Fate::Other(yes),
+>>>>>>> dialect
                 fate => fate,
             };
             fated.insert(id.clone(), fate);
@@ -219,11 +228,11 @@ async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> P
             others.push(id);
         }
         let messages = [ui_user("u1", "go"), ui_assistant(&message, &json!(parts))];
-        turn = app.client.ui_turn_as(dialect, &ui_submit_at("chat-1", &messages, &message)).await;
+        turn = app.client.ui_turn_as(&dialect.name, &ui_submit_at("chat-1", &messages, &message)).await;
         assert_eq!(turn.status, 200, "{}", turn.raw);
     }
     let thread = app.client.get("/threads").await.body["results"][0].text("thread_id").to_owned();
-    let page = app.client.get(&format!("/threads/{thread}/messages?format={dialect}")).await;
+    let page = app.client.get(&format!("/threads/{thread}/messages?format={}", dialect.format)).await;
     let reloaded = page.body["results"]
         .get(1)
         .cloned()
@@ -261,8 +270,14 @@ fn comparable(message: &Value, others: &[String]) -> Value {
 }
 
 /// What pages of these SDK releases hold after reading these turns, and how each turn ended for them.
+<<<<<<< HEAD
 fn read(clients: &[&str], played: &[PlayedTurns]) -> Vec<Value> {
+=======
+fn read(dialect: &TestedDialect, played: &[Played]) -> Vec<Value> {
+>>>>>>> dialect
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
+    // The fuzz target of the dialects has the first releases too.
+    let clients = dialect.readers.iter().filter(|reader| !reader.ends_with("-first"));
     let mut node = Command::new("node");
     node.current_dir(dir).arg("driver/read.mjs").args(clients).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut node = node.spawn().expect("node is installed");
@@ -277,7 +292,7 @@ fn read(clients: &[&str], played: &[PlayedTurns]) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_page_holds_the_same_message_after_any_turns_as_after_a_reload() {
-    for (dialect, clients) in [("ui-v5", &["ai5"][..]), ("ui-v6", &["ai6", "ai7"]), ("ui-v7", &["ai7"])] {
+    for dialect in ui_dialects() {
         // Deterministic: random seeds are left to the fuzz targets.
         let mut runner = TestRunner::deterministic();
         let (mut cases, mut played) = (Vec::new(), Vec::new());
@@ -286,10 +301,10 @@ async fn a_page_holds_the_same_message_after_any_turns_as_after_a_reload() {
             played.push(play(dialect, &model_steps, &fates).await);
             cases.push((model_steps, fates));
         }
-        for ((case, played), reads) in cases.iter().zip(&played).zip(read(clients, &played)) {
+        for ((case, played), reads) in cases.iter().zip(&played).zip(read(dialect, &played)) {
             for read in reads.as_array().unwrap() {
-                // Only `ui-v7` carries the approvals of others.
-                let others = if dialect == "ui-v7" { &[][..] } else { &played.others };
+                let carries_others = dialect.approvals == PageApprovals::RequestsAndDecisions;
+                let others = if carries_others { &[][..] } else { &played.others };
                 let held = comparable(&read["message"], others);
                 let reloaded = comparable(&played.reloaded, others);
                 assert_eq!(held, reloaded, "left: held by {}; right: reloaded; {case:#?}", read["client"]);

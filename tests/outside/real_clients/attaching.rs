@@ -1,7 +1,7 @@
 //! A page that is loaded during a turn, or before the first message.
 
 use super::output::{Piece, step};
-use super::page::{ALL, CHAT, NATIVE, Page, UI, Version, reload, thread, words};
+use super::page::{CHAT, Page, Version, all, native, reload, thread, ui, words};
 use holdpoint_testkit::{Embedded, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,18 +21,14 @@ async fn begin(app: &Embedded, body: &Value) -> reqwest::Response {
     app.client.http.post(app.client.url("/qa/chat_streamed")).json(body).send().await.unwrap()
 }
 
-/// The status for a resume without a running turn: pages of 4 read an empty stream, pages of 5 to 7 get no
-/// content.
-const fn nothing(version: Version) -> u64 {
-    match version {
-        Version::V4 => 200,
-        Version::V5 | Version::V6 | Version::V7 => 204,
-    }
+/// The status for a resume without a running turn: an empty stream, or no content.
+fn nothing(version: Version) -> u16 {
+    version.dialect().nothing_to_read
 }
 
 #[tokio::test]
 async fn a_page_that_mounts_before_its_first_message_shows_nothing() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let mut page = Page::open(&app, version).await;
         page.resume().await;
@@ -44,7 +40,7 @@ async fn a_page_that_mounts_before_its_first_message_shows_nothing() {
 
 #[tokio::test]
 async fn a_page_that_is_loaded_after_the_answer_shows_it_once() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("Look. "), Piece::Call("look", "1")])).answers("Seen.");
         app.client.turn_by_id(&json!({ "id": CHAT, "content": "hi" })).await;
@@ -59,7 +55,7 @@ async fn a_page_that_is_loaded_after_the_answer_shows_it_once() {
 
 #[tokio::test]
 async fn a_page_that_is_loaded_during_the_first_turn_reads_it_from_its_beginning() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Look. "), Piece::Call("look", "1")])).answers("Seen.");
@@ -78,7 +74,7 @@ async fn a_page_that_is_loaded_during_the_first_turn_reads_it_from_its_beginning
 
 #[tokio::test]
 async fn a_page_that_is_loaded_during_a_text_looks_as_recorded() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Hel"), Piece::Text("lo "), Piece::Text("world")]));
@@ -137,7 +133,7 @@ async fn a_thread_in_the_path_is_resumed_regardless_of_the_chat_id() {
 
 #[tokio::test]
 async fn a_page_that_is_loaded_during_a_retry_of_a_failed_turn_shows_the_earlier_steps() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::with(|config| config.model.max_steps = 1).await;
         let look = [Piece::Text("Look. "), Piece::Call("look", "1")];
         app.scene.then(step(&look)).then(step(&look));
@@ -154,7 +150,7 @@ async fn a_page_that_is_loaded_during_a_retry_of_a_failed_turn_shows_the_earlier
         match version {
             Version::V4 => assert_eq!(loaded, before),
             // The turn sends the whole message again.
-            Version::V5 | Version::V6 | Version::V7 => assert_eq!(loaded, before[..1]),
+            _ => assert_eq!(loaded, before[..1]),
         }
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Look. Look. At last."));
         assert_eq!(words(&page.messages[0]), "hi");
@@ -165,7 +161,7 @@ async fn a_page_that_is_loaded_during_a_retry_of_a_failed_turn_shows_the_earlier
 
 #[tokio::test]
 async fn a_page_of_5_and_later_that_is_loaded_during_a_continuation_reads_the_whole_message() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         let (gate, running, before) = continued(&app, version).await;
         let (loaded, page) = load_and_resume(&app, version, &gate).await;
@@ -180,7 +176,7 @@ async fn a_page_of_5_and_later_that_is_loaded_during_a_continuation_reads_the_wh
 
 #[tokio::test]
 async fn a_page_that_shows_half_of_a_turn_reads_the_turn_from_its_beginning() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Hel"), Piece::Text("lo "), Piece::Text("world")]));
@@ -208,7 +204,7 @@ async fn pages_of_all_versions_read_one_turn_side_by_side() {
     let mut first = Page::open(&app, Version::V7).await;
     first.send_until_shown("hi", "Look. ").await;
     let mut pages = Vec::new();
-    for version in ALL {
+    for version in all() {
         let mut page = Page::load(&app, version).await;
         page.begin_to_resume().await;
         pages.push(page);
@@ -226,7 +222,7 @@ async fn pages_of_all_versions_read_one_turn_side_by_side() {
 
 #[tokio::test]
 async fn a_tab_reads_the_turn_that_the_approval_of_another_tab_resumed() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")]));
         let mut page = Page::open(&app, version).await;
@@ -254,7 +250,7 @@ async fn a_tab_reads_the_turn_that_the_approval_of_another_tab_resumed() {
 
 #[tokio::test]
 async fn a_page_of_5_and_later_that_resumes_while_a_call_is_pending_gets_no_content() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         let id = app.client.thread().await;
         let path = format!("/qa/chat_streamed/{id}");

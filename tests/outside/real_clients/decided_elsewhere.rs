@@ -3,14 +3,21 @@
 //! of 5 and 7 holds; a page of 6 has to load its messages again.
 
 use super::native_approval::{PAY, held_call};
-use super::page::{Page, UI_V7, Version, reload_as};
+use super::page::{Page, Version, header, reload_as};
 use holdpoint::tools::ToolRegistry;
+use holdpoint_testkit::dialects::{PageApprovals, TestedDialect, dialects};
 use holdpoint_testkit::{ChangedPay, Embedded, JsonFields, eventually};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
-/// The pages, with their flags.
-pub(super) const PAGES: [(Version, &[&str]); 4] =
-    [(Version::V4, &[]), (Version::V5, &[]), (Version::V6, &[]), (Version::V7, &["--header", UI_V7])];
+/// A page of each dialect, with its flags.
+static PAGES: LazyLock<Vec<(Version, &'static [&'static str])>> = LazyLock::new(|| {
+    let page = |dialect: &'static TestedDialect| {
+        let version = Version(&dialect.sdks[0]);
+        (version, &*flags_of(version, dialect).leak())
+    };
+    dialects().iter().map(page).collect()
+});
 pub(super) const HOLD: &str = "data-tool-hold";
 pub(super) const DECISION: &str = "data-tool-decision";
 
@@ -22,6 +29,20 @@ pub(super) enum OutsideDecision {
     Reject,
     Expire,
     Cancel,
+}
+
+pub(super) fn pages() -> Vec<(Version, &'static [&'static str])> {
+    PAGES.clone()
+}
+
+/// The pages with approvals of their own, or those without.
+fn pages_with_approvals(with: bool) -> impl Iterator<Item = (Version, &'static [&'static str])> {
+    pages().into_iter().filter(move |(version, _)| version.is_native() == with)
+}
+
+/// The flags of a page of this version that reads this dialect.
+fn flags_of(version: Version, dialect: &TestedDialect) -> Vec<&'static str> {
+    if *dialect == *version.dialect() { Vec::new() } else { vec!["--header", header(dialect).leak()] }
 }
 
 pub(super) const ALL: [OutsideDecision; 5] = [
@@ -82,9 +103,9 @@ pub(super) async fn in_force(app: &Embedded, call: &str, late: bool) -> Value {
 
 /// A page with the messages of a reload.
 pub(super) async fn load(app: &Embedded, page: &Page) -> Page {
-    let messages = json!(reload_as(app, page.format).await).to_string();
-    let flags: &[&str] = if page.format == "ui-v7" { &["--header", UI_V7] } else { &[] };
-    Page::open_with(app, page.version, &[flags, &["--messages", &messages]].concat()).await
+    let messages = json!(reload_as(app, &page.dialect.format).await).to_string();
+    let flags = flags_of(page.version, page.dialect);
+    Page::open_with(app, page.version, &[&flags[..], &["--messages", &messages]].concat()).await
 }
 
 /// After a reload the page shows the same decision, and the SDK accepts its messages.
@@ -97,7 +118,7 @@ async fn is_right_after_a_reload(app: &Embedded, page: &Page, call: &str) {
 
 #[tokio::test]
 async fn a_hold_comes_with_its_card_live_and_after_a_reload() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
@@ -126,7 +147,7 @@ async fn a_hold_comes_with_its_card_live_and_after_a_reload() {
 
 #[tokio::test]
 async fn a_card_has_the_headline_of_the_tool_as_long_as_the_tool_exists() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let hash = page.data_about(HOLD, &call)["inputHash"].clone();
@@ -148,21 +169,25 @@ async fn a_card_has_the_headline_of_the_tool_as_long_as_the_tool_exists() {
 
 #[tokio::test]
 async fn a_page_that_continues_receives_the_decision_that_came_from_elsewhere() {
-    for ((version, flags), how) in PAGES.into_iter().flat_map(|page| ALL.map(|how| (page, how))) {
+    for ((version, flags), how) in pages().into_iter().flat_map(|page| ALL.map(|how| (page, how))) {
         println!("{version:?} {how:?}");
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, how).await;
-        match version {
-            Version::V4 => page.resume().await,
-            _ => page.send_nothing().await,
+        match version.is_ui() {
+            true => page.send_nothing().await,
+            false => page.resume().await,
         }
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will pay. Done."));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
-        assert_eq!(page.invalid.is_some(), version == Version::V6, "{:?} {how:?}", page.invalid);
+        assert_eq!(
+            page.invalid.is_some(),
+            page.approvals() == PageApprovals::Requests,
+            "{:?} {how:?}",
+            page.invalid
+        );
         // A page of 4 gets the inputs of an edit as data. The row of a call that expires gets another deadline here.
-        let differs =
-            how == OutsideDecision::Expire || (version == Version::V4 && how == OutsideDecision::Edit);
+        let differs = how == OutsideDecision::Expire || (!version.is_ui() && how == OutsideDecision::Edit);
         let outside = if differs { vec![call.clone()] } else { vec![] };
         page.equals_reload_but_for(&app, &outside).await;
         is_right_after_a_reload(&app, &page, &call).await;
@@ -171,9 +196,8 @@ async fn a_page_that_continues_receives_the_decision_that_came_from_elsewhere() 
 
 #[tokio::test]
 async fn an_answer_that_came_too_late_is_marked() {
-    let natives = PAGES.into_iter().filter(|(version, _)| matches!(version, Version::V6 | Version::V7));
-    for ((version, flags), how, yes) in
-        natives.flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
+    for ((version, flags), how, yes) in pages_with_approvals(true)
+        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{version:?} {how:?} {yes}");
         let (app, mut page) = held_call(version, &PAY, flags).await;
@@ -185,7 +209,7 @@ async fn an_answer_that_came_too_late_is_marked() {
         assert_eq!(page.text(), "I will pay. Done.");
         let part = page.last().list("parts").iter().find(|part| part["toolCallId"] == call);
         let runs = matches!(how, OutsideDecision::Approve | OutsideDecision::Edit);
-        if version == Version::V7 {
+        if page.approvals() == PageApprovals::RequestsAndDecisions {
             assert_eq!(page.invalid, None, "{how:?} {yes}");
             assert_eq!(part.unwrap()["approval"]["approved"], runs);
             assert!(!part.unwrap().to_string().contains("I say so"), "{part:?}");
@@ -198,9 +222,8 @@ async fn an_answer_that_came_too_late_is_marked() {
 
 #[tokio::test]
 async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_receives_the_decision() {
-    for ((version, flags), how, yes) in PAGES[..2]
-        .iter()
-        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(*page, how, true), (*page, how, false)]))
+    for ((version, flags), how, yes) in pages_with_approvals(false)
+        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{version:?} {how:?} {yes}");
         let (app, mut page) = held_call(version, &PAY, flags).await;
@@ -210,15 +233,15 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_
         // The same answer as the one in force is no late one.
         let agrees = (how == OutsideDecision::Approve && yes) || (how == OutsideDecision::Reject && !yes);
         assert_eq!(answer.status, if agrees { 200 } else { 409 }, "{:?}", answer.body);
-        match version {
-            Version::V4 => page.resume().await,
-            _ => page.send_nothing().await,
+        match version.is_ui() {
+            true => page.send_nothing().await,
+            false => page.resume().await,
         }
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "I will pay. Done."));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
         assert_eq!(
             page.states(),
-            [if version == Version::V4 {
+            [if !version.is_ui() {
                 "result"
             } else if matches!(how, OutsideDecision::Approve | OutsideDecision::Edit) {
                 "output-available"
@@ -236,7 +259,7 @@ async fn a_page_without_approvals_whose_answer_is_refused_as_late_continues_and_
 
 #[tokio::test]
 async fn an_answer_that_counts_is_not_marked_as_late() {
-    for (version, flags) in [PAGES[2], PAGES[3]] {
+    for (version, flags) in pages_with_approvals(true) {
         for yes in [true, false] {
             let (app, mut page) = held_call(version, &PAY, flags).await;
             let call = page.first();
@@ -251,7 +274,7 @@ async fn an_answer_that_counts_is_not_marked_as_late() {
 
 #[tokio::test]
 async fn a_page_that_continues_receives_the_end_of_its_card_once() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         decide(&app, &call, OutsideDecision::Reject).await;
@@ -262,7 +285,7 @@ async fn a_page_that_continues_receives_the_end_of_its_card_once() {
         app.scene.answers("Yes.");
         page.send("sure?").await;
         assert_eq!((page.error.as_deref(), page.text().as_str()), (None, "Yes."));
-        if version != Version::V4 {
+        if version.is_ui() {
             assert!(!page.last().to_string().contains(DECISION), "{}", page.last());
         }
     }
@@ -284,12 +307,12 @@ async fn a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(
 
 #[tokio::test]
 async fn a_page_that_continues_after_the_run_was_cancelled_receives_the_decision() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let run = app.client.run_of(&call).await;
         app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.has_status(200);
-        if version == Version::V4 {
+        if !version.is_ui() {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;
         }
@@ -301,7 +324,7 @@ async fn a_page_that_continues_after_the_run_was_cancelled_receives_the_decision
 
 #[tokio::test]
 async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         let stored = app.client.call(&call).await;
@@ -310,7 +333,7 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
         let run = format!("/runs/{}", stored.text("run_id"));
         let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
         eventually("the server resumes the run", completed).await;
-        if version == Version::V4 {
+        if !version.is_ui() {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             assert_eq!(load(&app, &page).await.text(), "I will pay. Done.");
             continue;
@@ -328,13 +351,13 @@ async fn a_page_that_continues_after_the_server_did_gets_the_rest_of_the_message
 
 #[tokio::test]
 async fn a_page_without_the_call_in_its_last_message_receives_the_end_of_the_earlier_one() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let (app, mut page) = held_call(version, &PAY, flags).await;
         let call = page.first();
         page.send("never mind").await;
         page.posted_times(2);
         decide(&app, &call, OutsideDecision::Reject).await;
-        if version == Version::V4 {
+        if !version.is_ui() {
             a_page_of_4_reads_nothing_and_receives_the_decision_by_a_reload(&app, &mut page, &call).await;
             continue;
         }

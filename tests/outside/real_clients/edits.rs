@@ -1,14 +1,14 @@
 //! A page that edits a message, or requests another answer.
 
 use super::output::{Piece, read, step};
-use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
+use super::page::{CHAT, Page, all, native, thread, ui, words};
 use holdpoint_testkit::ui::{ui_submit, ui_user};
 use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_page_that_regenerates_has_only_the_second_answer() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.answers("first").answers("second");
         let mut page = Page::open(&app, version).await;
@@ -22,7 +22,7 @@ async fn a_page_that_regenerates_has_only_the_second_answer() {
 
 #[tokio::test]
 async fn a_page_may_regenerate_an_answer_by_its_id() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.answers("first").answers("second");
         let mut page = Page::open(&app, version).await;
@@ -38,7 +38,7 @@ async fn a_page_may_regenerate_an_answer_by_its_id() {
 
 #[tokio::test]
 async fn regenerating_an_earlier_answer_removes_the_messages_after_it() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.answers("One.").answers("Two.").answers("Another one.");
         let mut page = Page::open(&app, version).await;
@@ -55,7 +55,7 @@ async fn regenerating_an_earlier_answer_removes_the_messages_after_it() {
 
 #[tokio::test]
 async fn a_page_edits_a_user_message() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.answers("first").answers("second");
         let mut page = Page::open(&app, version).await;
@@ -77,7 +77,7 @@ async fn a_page_edits_a_user_message() {
 
 #[tokio::test]
 async fn a_reloaded_page_edits_and_regenerates_the_messages_that_it_loaded() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.answers("One.").answers("Two.").answers("Another two.").answers("Three.");
         let mut page = Page::open(&app, version).await;
@@ -98,13 +98,13 @@ async fn a_reloaded_page_edits_and_regenerates_the_messages_that_it_loaded() {
 
 #[tokio::test]
 async fn a_page_that_missed_the_answer_to_its_post_gets_the_whole_answer_when_it_retries() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).answers("Paid.");
         let held_call = ui_user("u1", "pay");
         // The page never receives the answer to this post.
         let missed = ui_submit(CHAT, std::slice::from_ref(&held_call));
-        let missed = app.client.ui_turn_as(version.format(), &missed).await;
+        let missed = app.client.ui_turn_as(&version.dialect().name, &missed).await;
         let held = json!([held_call]).to_string();
         let mut page = Page::open_with(&app, version, &["--messages", &held]).await;
         page.send_nothing().await;
@@ -124,7 +124,7 @@ async fn a_page_that_missed_the_answer_to_its_post_gets_the_whole_answer_when_it
 
 #[tokio::test]
 async fn a_call_after_an_edited_message_is_cancelled() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("pay", "10")])).answers("Fine.");
         let mut page = Page::open(&app, version).await;
@@ -142,7 +142,7 @@ async fn a_call_after_an_edited_message_is_cancelled() {
 
 #[tokio::test]
 async fn the_outcome_of_a_call_after_an_edited_message_is_sent_to_the_model_once() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::start().await;
         app.scene
             .then(step(&[Piece::Call("pay", "10")]))

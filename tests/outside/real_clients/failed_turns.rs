@@ -1,7 +1,7 @@
 //! A page whose turn fails, is cancelled, or is refused.
 
 use super::output::{Piece, step};
-use super::page::{ALL, Page, Version, calls, reload, thread, words};
+use super::page::{Page, Version, all, calls, reload, thread, words};
 use holdpoint::llm::ModelEvent;
 use holdpoint_testkit::{Embedded, eventually};
 use serde_json::json;
@@ -12,7 +12,7 @@ fn breaks() -> Result<ModelEvent, String> {
 
 #[tokio::test]
 async fn a_failure_in_the_stream_is_raised_and_the_text_stays() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(vec![
             Ok(ModelEvent::Text("Hal".to_owned())),
@@ -31,7 +31,7 @@ async fn a_failure_in_the_stream_is_raised_and_the_text_stays() {
 
 #[tokio::test]
 async fn a_failure_before_the_first_delta_leaves_an_empty_step() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(vec![breaks()]);
         let mut page = Page::open(&app, version).await;
@@ -44,7 +44,7 @@ async fn a_failure_before_the_first_delta_leaves_an_empty_step() {
 
 #[tokio::test]
 async fn an_incomplete_call_is_absent_after_a_reload() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let mut half = step(&[Piece::Text("Let me "), Piece::Call("look", "1"), Piece::Call("pay", "2")]);
         half.truncate(6);
@@ -52,7 +52,7 @@ async fn an_incomplete_call_is_absent_after_a_reload() {
         app.scene.then(half);
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
-        let half = if version == Version::V4 { "partial-call" } else { "input-streaming" };
+        let half = if !version.is_ui() { "partial-call" } else { "input-streaming" };
         assert_eq!(page.states(), [half; 2]);
         assert_eq!(calls(&reload(&app, version).await[1]), [], "an incomplete call is not stored");
         page.equals_reload(&app).await;
@@ -62,7 +62,7 @@ async fn an_incomplete_call_is_absent_after_a_reload() {
 
 #[tokio::test]
 async fn a_page_retries_a_failed_turn_by_regenerating_the_answer() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).answers("Whole.");
         let mut page = Page::open(&app, version).await;
@@ -76,7 +76,7 @@ async fn a_page_retries_a_failed_turn_by_regenerating_the_answer() {
 
 #[tokio::test]
 async fn a_page_resumes_a_failed_turn_where_it_failed() {
-    for version in super::page::UI {
+    for version in super::page::ui() {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).answers("and half.");
         let mut page = Page::open(&app, version).await;
@@ -90,7 +90,7 @@ async fn a_page_resumes_a_failed_turn_where_it_failed() {
 
 #[tokio::test]
 async fn a_cancelled_turn_ends_without_an_error() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("So far "), Piece::Text("and further.")]));
@@ -115,7 +115,7 @@ async fn a_cancelled_turn_ends_without_an_error() {
 
 #[tokio::test]
 async fn a_refusal_is_raised_unchanged_and_the_question_stays() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let nowhere = "/qa/chat_streamed/01890a5d-ac96-774b-bcce-b302099a8057";
         let mut page = Page::open_with(&app, version, &["--path", nowhere]).await;
@@ -142,7 +142,7 @@ async fn a_refusal_is_raised_unchanged_and_the_question_stays() {
 
 #[tokio::test]
 async fn a_message_that_was_refused_reaches_the_model_with_the_next_one() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.answers("Done.").answers("Within 300, then.");

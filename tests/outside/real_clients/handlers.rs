@@ -1,7 +1,7 @@
 //! Pages whose calls an approval handler decides during the stream.
 
 use super::output::{Piece, step};
-use super::page::{ALL, Page, Version};
+use super::page::{Page, Version, all};
 use holdpoint::handlers::HandlerAnswer;
 use holdpoint_testkit::Embedded;
 use holdpoint_testkit::handlers::{Questions, desk};
@@ -38,7 +38,7 @@ async fn decided(
 
 #[tokio::test]
 async fn an_answer_of_the_handler_is_shown_in_the_same_message_and_equals_the_reload() {
-    for version in ALL {
+    for version in all() {
         for yes in [true, false] {
             let answer = |_: &str| if yes { HandlerAnswer::approved() } else { HandlerAnswer::denied("no") };
             let (app, page) = decided(version, &["10"], answer).await;
@@ -62,7 +62,7 @@ async fn an_answer_of_the_handler_is_shown_in_the_same_message_and_equals_the_re
 
 #[tokio::test]
 async fn each_of_several_calls_is_shown_with_its_own_answer() {
-    for version in ALL {
+    for version in all() {
         let answer = |note: &str| match note {
             "1" => HandlerAnswer::approved(),
             "2" => HandlerAnswer::Cancelled { reason: Some("later".to_owned()) },
@@ -78,7 +78,7 @@ async fn each_of_several_calls_is_shown_with_its_own_answer() {
 
 #[tokio::test]
 async fn a_call_that_the_handler_deferred_is_shown_as_pending_next_to_an_approved_one() {
-    for version in ALL {
+    for version in all() {
         let answer =
             |note: &str| if note == "1" { HandlerAnswer::approved() } else { HandlerAnswer::Deferred };
         let (app, page) = decided(version, &["1", "2"], answer).await;
@@ -96,7 +96,7 @@ async fn a_call_that_the_handler_deferred_is_shown_as_pending_next_to_an_approve
 
 #[tokio::test]
 async fn a_page_sends_the_next_message_after_the_handler_has_answered() {
-    for version in ALL {
+    for version in all() {
         let (app, mut page) = decided(version, &["10"], |_| HandlerAnswer::approved()).await;
         app.scene.answers("You are welcome.");
         page.send("thank you").await;

@@ -3,7 +3,7 @@
 
 use super::native_approval::{PAY, held_call};
 use super::output::read;
-use super::page::{CHAT, NATIVE, Page};
+use super::page::{CHAT, Page, native};
 use holdpoint_testkit::Embedded;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ async fn overdue(app: &Embedded, call: &str) {
 
 #[tokio::test]
 async fn an_approval_followed_by_a_new_message_takes_effect() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &["--automatically", "never"]).await;
         let call = page.first();
         page.approve(&call).await;
@@ -35,7 +35,7 @@ async fn an_approval_followed_by_a_new_message_takes_effect() {
 
 #[tokio::test]
 async fn an_answer_for_an_earlier_message_is_shown_there_and_sent_with_the_next_turn() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
+    for (version, yes) in native().into_iter().flat_map(|version| [(version, true), (version, false)]) {
         let (app, mut page) = held_call(version, &PAY, &["--automatically", "any"]).await;
         let call = page.first();
         page.send("never mind").await;
@@ -59,7 +59,7 @@ async fn an_answer_for_an_earlier_message_is_shown_there_and_sent_with_the_next_
 
 #[tokio::test]
 async fn the_first_answer_of_two_tabs_is_effective() {
-    for (version, first, later) in NATIVE.into_iter().flat_map(|version| {
+    for (version, first, later) in native().into_iter().flat_map(|version| {
         [(version, true, true), (version, true, false), (version, false, true), (version, false, false)]
     }) {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
@@ -79,7 +79,7 @@ async fn the_first_answer_of_two_tabs_is_effective() {
 
 #[tokio::test]
 async fn a_tab_that_answers_a_call_after_another_client_resumed_gets_the_whole_message() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         app.client.approve(&page.first()).await;
         let elsewhere = app.client.turn_by_id(&json!({ "id": CHAT })).await;
@@ -94,7 +94,7 @@ async fn a_tab_that_answers_a_call_after_another_client_resumed_gets_the_whole_m
 
 #[tokio::test]
 async fn two_tabs_that_answer_one_after_the_other_both_get_the_whole_message() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
         let call = page.first();
@@ -112,7 +112,7 @@ async fn two_tabs_that_answer_one_after_the_other_both_get_the_whole_message() {
 
 #[tokio::test]
 async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_get_the_whole_message() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
         let call = page.first();
@@ -129,7 +129,7 @@ async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_get_the_whole_mes
 
 #[tokio::test]
 async fn one_tab_approves_and_the_other_rejects_and_both_show_the_effective_decision() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
         let call = page.first();
@@ -149,7 +149,7 @@ async fn one_tab_approves_and_the_other_rejects_and_both_show_the_effective_deci
 
 #[tokio::test]
 async fn inputs_that_another_tab_edited_are_shown_before_the_output() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let edited = json!({ "note": "7" });
         let body = json!({ "toolCallId": page.first(), "validatedInputs": edited, "isValidated": true });
@@ -165,7 +165,7 @@ async fn inputs_that_another_tab_edited_are_shown_before_the_output() {
 
 #[tokio::test]
 async fn an_answer_after_the_deadline_is_shown_as_failed() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
+    for (version, yes) in native().into_iter().flat_map(|version| [(version, true), (version, false)]) {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let call = page.first();
         overdue(&app, &call).await;
@@ -181,7 +181,7 @@ async fn an_answer_after_the_deadline_is_shown_as_failed() {
 
 #[tokio::test]
 async fn an_answer_to_a_cancelled_call_is_shown_as_failed() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
+    for (version, yes) in native().into_iter().flat_map(|version| [(version, true), (version, false)]) {
         for whole_run in [false, true] {
             let (app, mut page) = held_call(version, &PAY, &[]).await;
             let call = page.first();

@@ -3,7 +3,7 @@
 //! count the posts.
 
 use super::output::{Piece, read, step};
-use super::page::{NATIVE, POST, Page, Version, thread};
+use super::page::{POST, Page, Version, native, thread};
 use holdpoint::tools::ToolRegistry;
 use holdpoint_testkit::{Embedded, eventually};
 use serde_json::json;
@@ -41,7 +41,7 @@ impl Page {
 
 #[tokio::test]
 async fn an_approval_continues_the_same_message() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.looks_like("d-approve.1");
         page.equals_reload(&app).await;
@@ -60,7 +60,7 @@ async fn an_approval_continues_the_same_message() {
 
 #[tokio::test]
 async fn a_denial_continues_the_same_message_and_the_model_gets_its_reason() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         let call = page.first();
         page.answer_because(&call, false, "not that file").await;
@@ -81,7 +81,7 @@ async fn a_denial_continues_the_same_message_and_the_model_gets_its_reason() {
 
 #[tokio::test]
 async fn a_page_may_give_a_reason_for_an_approval() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.answer_because(&page.first(), true, "looks fine").await;
         page.posted_times(2);
@@ -92,7 +92,7 @@ async fn a_page_may_give_a_reason_for_an_approval() {
 
 #[tokio::test]
 async fn of_two_calls_one_is_approved_and_one_denied() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &TWO, &[]).await;
         page.looks_like("i-two-approvals.1");
         let calls = page.call_ids();
@@ -110,7 +110,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
 
 #[tokio::test]
 async fn an_approval_is_requested_next_to_a_call_that_ran_without_one() {
-    for version in NATIVE {
+    for version in native() {
         let both = [Piece::Call("look", "Paris"), Piece::Call("pay", "10")];
         let (app, mut page) = held_call(version, &both, &[]).await;
         page.looks_like("j-auto-and-approval.1");
@@ -124,7 +124,7 @@ async fn an_approval_is_requested_next_to_a_call_that_ran_without_one() {
 
 #[tokio::test]
 async fn the_step_after_an_approval_may_request_another_approval() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::start().await;
         app.scene.then(step(&PAY)).then(step(&[Piece::Call("pay", "20")])).answers("Both paid.");
         let mut page = Page::open(&app, version).await;
@@ -143,7 +143,7 @@ async fn the_step_after_an_approval_may_request_another_approval() {
 
 #[tokio::test]
 async fn a_page_may_answer_with_its_last_message_alone() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &["--posts", "last"]).await;
         page.approve(&page.first()).await;
         page.posted_times(2);
@@ -154,7 +154,7 @@ async fn a_page_may_answer_with_its_last_message_alone() {
 
 #[tokio::test]
 async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
-    for version in NATIVE {
+    for version in native() {
         let asks = [Piece::Call("refuse", "1"), Piece::Call("break", "2")];
         let (app, mut page) = held_call(version, &asks, &[]).await;
         for call in page.call_ids() {
@@ -170,7 +170,7 @@ async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
 
 #[tokio::test]
 async fn a_page_reads_on_until_a_slow_tool_is_done() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::with(|config| config.approval.wait = std::time::Duration::ZERO).await;
         let mut page = held_call_of(&app, version, &[Piece::Call("wait_for_me", "1")], &[]).await;
         page.begin_to_approve(&page.first()).await;
@@ -186,7 +186,7 @@ async fn a_page_reads_on_until_a_slow_tool_is_done() {
 
 #[tokio::test]
 async fn a_new_message_after_a_pending_call_leaves_it_pending() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         page.send("never mind").await;
         page.posted_times(2);
@@ -199,7 +199,7 @@ async fn a_new_message_after_a_pending_call_leaves_it_pending() {
 
 #[tokio::test]
 async fn an_answer_that_is_refused_is_raised_once() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::start().await;
         drop(held_call_of(&app, version, &PAY, &[]).await);
         // A deploy without the tool.
@@ -215,7 +215,7 @@ async fn an_answer_that_is_refused_is_raised_once() {
 
 #[tokio::test]
 async fn an_output_invented_by_a_page_decides_nothing() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
         page.set_output(&call, &json!({ "paid": "a million" })).await;
@@ -230,7 +230,7 @@ async fn an_output_invented_by_a_page_decides_nothing() {
 
 #[tokio::test]
 async fn an_output_invented_by_a_page_is_corrected() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
         app.client.approve(&call).await;
@@ -245,7 +245,7 @@ async fn an_output_invented_by_a_page_is_corrected() {
 
 #[tokio::test]
 async fn a_page_resumes_after_a_decision_made_elsewhere_without_its_own_answer() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &PAY, &[]).await;
         app.client.approve(&page.first()).await;
         page.send_nothing().await;
@@ -258,7 +258,7 @@ async fn a_page_resumes_after_a_decision_made_elsewhere_without_its_own_answer()
 
 #[tokio::test]
 async fn a_reloaded_page_answers_the_approval_request_that_it_shows() {
-    for version in NATIVE {
+    for version in native() {
         let (app, page) = held_call(version, &PAY, &[]).await;
         drop(page);
         let mut page = Page::load(&app, version).await;
@@ -272,7 +272,7 @@ async fn a_reloaded_page_answers_the_approval_request_that_it_shows() {
 
 #[tokio::test]
 async fn a_failure_after_an_approval_starts_no_endless_posts() {
-    for version in NATIVE {
+    for version in native() {
         let app = Embedded::start().await;
         app.scene.then(step(&PAY)).then(vec![Err("gone".to_owned())]).answers("Done.");
         let mut page = Page::open(&app, version).await;
@@ -292,7 +292,7 @@ async fn a_failure_after_an_approval_starts_no_endless_posts() {
 
 #[tokio::test]
 async fn a_page_that_goes_away_after_its_answer_stops_nothing() {
-    for version in NATIVE {
+    for version in native() {
         let (app, mut page) = held_call(version, &[Piece::Call("wait_for_me", "1")], &[]).await;
         let call = page.first();
         page.begin_to_approve(&call).await;

@@ -1,6 +1,6 @@
 //! Stream parts other than text, as a page shows them: sources, files and keep-alives.
 
-use super::page::{ALL, Page, thread};
+use super::page::{Page, all, thread};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use holdpoint_testkit::{Embedded, JsonFields, call};
 use serde_json::json;
@@ -24,7 +24,7 @@ fn ends(reason: FinishReason) -> ModelEvent {
 
 #[tokio::test]
 async fn a_page_shows_the_source_of_a_text() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let output = [words("See "), source("https://example.com/"), ends(FinishReason::Stop)];
         app.scene.then(output.map(Ok).into());
@@ -38,7 +38,7 @@ async fn a_page_shows_the_source_of_a_text() {
 
 #[tokio::test]
 async fn a_page_shows_sources_and_files_at_their_position_in_every_step() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let (provider_call_id, tool_name, delta) = call("a", "look", &json!({ "note": "1" }));
         let first = [
@@ -76,7 +76,7 @@ async fn a_page_shows_sources_and_files_at_their_position_in_every_step() {
 
 #[tokio::test]
 async fn a_page_ignores_keep_alives() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::with(|config| config.stream.keep_alive = Duration::from_millis(20)).await;
         let gate = app.scene.gate();
         app.scene.then([words("Half "), words("an answer."), ends(FinishReason::Stop)].map(Ok).into());

@@ -1,6 +1,6 @@
 //! The output of a model, as a page shows it.
 
-use super::page::{ALL, POST, Page, UI, Version, reload, thread, words};
+use super::page::{POST, Page, Version, all, reload, thread, ui, words};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use holdpoint::tools::{Permit, Tool, ToolError};
 use holdpoint_testkit::{Embedded, JsonFields, call, eventually, probes};
@@ -50,7 +50,7 @@ pub(super) fn read(app: &Embedded) -> String {
 
 #[tokio::test]
 async fn a_page_shows_text_that_arrives_in_deltas() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let output = [Piece::Text("Hel"), Piece::Text("lo \u{2028}"), Piece::Text("\"world\"\n")];
         app.scene.then(step(&output));
@@ -65,7 +65,7 @@ async fn a_page_shows_text_that_arrives_in_deltas() {
 
 #[tokio::test]
 async fn a_page_gets_the_usage_and_the_finish_reason() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let reason = FinishReason::Length;
         let usage = Some(Usage { input_tokens: 120, output_tokens: 8 });
@@ -81,9 +81,7 @@ async fn a_page_gets_the_usage_and_the_finish_reason() {
                 &page.finishes[0]["usage"],
                 json!({ "promptTokens": 120, "completionTokens": 8, "totalTokens": 128 }),
             ),
-            Version::V5 | Version::V6 | Version::V7 => {
-                (&page.last()["metadata"], json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } }))
-            }
+            _ => (&page.last()["metadata"], json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } })),
         };
         assert_eq!(held, &spent);
         page.equals_reload(&app).await;
@@ -92,7 +90,7 @@ async fn a_page_gets_the_usage_and_the_finish_reason() {
 
 #[tokio::test]
 async fn a_page_shows_a_call_and_the_next_step_of_the_model() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("Let me look. "), Piece::Call("look", "18C")]));
         app.scene.answers("It is 18C.");
@@ -106,14 +104,14 @@ async fn a_page_shows_a_call_and_the_next_step_of_the_model() {
 
 #[tokio::test]
 async fn the_usage_of_all_steps_is_sent_as_one_sum() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "18C")])).answers("It is 18C.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let usage = match version {
             Version::V4 => &page.finishes[0]["usage"]["promptTokens"],
-            Version::V5 | Version::V6 | Version::V7 => &page.last()["metadata"]["usage"]["inputTokens"],
+            _ => &page.last()["metadata"]["usage"]["inputTokens"],
         };
         assert_eq!(usage, 20);
     }
@@ -121,7 +119,7 @@ async fn the_usage_of_all_steps_is_sent_as_one_sum() {
 
 #[tokio::test]
 async fn a_page_shows_calls_side_by_side() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "Paris"), Piece::Call("look", "Oslo")]));
         app.scene.answers("18C and 7C.");
@@ -134,16 +132,13 @@ async fn a_page_shows_calls_side_by_side() {
 
 #[tokio::test]
 async fn a_page_shows_reasoning() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Thought("I "), Piece::Thought("think"), Piece::Text("So: yes.")]));
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("f-reasoning.1");
-        assert_eq!(
-            page.last()["parts"][1][if version == Version::V4 { "reasoning" } else { "text" }],
-            "I think"
-        );
+        assert_eq!(page.last()["parts"][1][if !version.is_ui() { "reasoning" } else { "text" }], "I think");
         page.equals_reload(&app).await;
     }
 }
@@ -179,7 +174,7 @@ async fn a_page_of_4_has_one_part_for_the_text_of_a_step_and_one_for_its_reasoni
 
 #[tokio::test]
 async fn a_page_of_5_and_later_has_the_parts_in_order_of_arrival() {
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.then(step(&MIXED)).then(step(&MIXED)).answers("That was all.");
         let mut page = Page::open(&app, version).await;
@@ -192,7 +187,7 @@ async fn a_page_of_5_and_later_has_the_parts_in_order_of_arrival() {
 
 #[tokio::test]
 async fn a_page_shows_turn_after_turn() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.answers("One.").then(step(&[Piece::Call("look", "2")])).answers("Two.").answers("Three.");
         let mut page = Page::open(&app, version).await;
@@ -208,7 +203,7 @@ async fn a_page_shows_turn_after_turn() {
 
 #[tokio::test]
 async fn a_page_may_post_its_last_message_alone() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         app.scene.answers("One.").answers("Two.");
         let mut page = Page::open_with(&app, version, &["--posts", "last"]).await;
@@ -223,7 +218,7 @@ async fn a_page_may_post_its_last_message_alone() {
 
 #[tokio::test]
 async fn a_page_that_stops_reading_does_not_stop_the_turn() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[
@@ -254,7 +249,7 @@ async fn a_page_that_stops_reading_does_not_stop_the_turn() {
 
 #[tokio::test]
 async fn a_call_that_cannot_run_is_shown_with_its_error() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let broken = [
             call("a", "look", &json!({ "wrong": 1 })),
@@ -277,7 +272,7 @@ async fn a_call_that_cannot_run_is_shown_with_its_error() {
 #[tokio::test]
 async fn invalid_inputs_look_as_recorded() {
     // The SDK's own server of 4 cuts its response off here.
-    for version in UI {
+    for version in ui() {
         let app = Embedded::start().await;
         app.scene.calls(&[call("a", "look", &json!({ "wrong": 1 }))]).answers("Sorry.");
         let mut page = Page::open(&app, version).await;
@@ -304,7 +299,7 @@ impl Tool for Stumble {
 
 #[tokio::test]
 async fn a_tool_that_fails_is_shown_with_its_error_and_the_model_continues() {
-    for version in ALL {
+    for version in all() {
         let app = Embedded::start().await;
         let mut tools = probes(&app.ledger);
         tools.register(Stumble).unwrap();
@@ -313,7 +308,7 @@ async fn a_tool_that_fails_is_shown_with_its_error_and_the_model_continues() {
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         // The SDK's own server of 4 cuts its response off here.
-        if version != Version::V4 {
+        if version.is_ui() {
             page.looks_like("e2-tool-error.1");
         }
         let why = page.calls()[0].error.clone().unwrap();

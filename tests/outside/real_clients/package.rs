@@ -6,15 +6,21 @@ use super::native_approval::{PAY, held_call};
 use super::output::Piece;
 use super::page::{Page, Version};
 use holdpoint::llm::ModelEvent;
+use holdpoint_testkit::dialects::{PageApprovals, TestedDialect, ui_dialects};
 use holdpoint_testkit::{Embedded, PagePackage};
 use serde_json::{Value, json};
 
-/// The pages, each with its dialect.
-pub(super) const PAGES: [(Version, &str); 4] =
-    [(Version::V5, "ui-v5"), (Version::V6, "ui-v6"), (Version::V7, "ui-v6"), (Version::V7, "ui-v7")];
+/// The pages that use the package, each with its dialect.
+fn pages() -> impl Iterator<Item = (Version, &'static str)> {
+    let pages_of =
+        |dialect: &'static TestedDialect| dialect.sdks.iter().map(move |sdk| (Version(sdk), dialect));
+    ui_dialects().flat_map(pages_of).map(|(version, dialect)| (version, dialect.name.as_str()))
+}
 
 /// The pages with approvals of their own.
-const NATIVE: [(Version, &str); 3] = [PAGES[1], PAGES[2], PAGES[3]];
+fn native() -> impl Iterator<Item = (Version, &'static str)> {
+    pages().filter(|(version, _)| version.is_native())
+}
 
 /// The flags of a page that uses the package.
 pub(super) fn on(dialect: &'static str) -> [&'static str; 4] {
@@ -45,7 +51,7 @@ impl Page {
 
 #[tokio::test]
 async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
-    for ((version, dialect), how) in PAGES.into_iter().flat_map(|page| ALL.map(|how| (page, how))) {
+    for ((version, dialect), how) in pages().flat_map(|page| ALL.map(|how| (page, how))) {
         println!("{dialect} {how:?}");
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
@@ -56,7 +62,7 @@ async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
         page.send_nothing().await;
         assert_eq!(page.held(&call)["decision"], in_force(&app, &call, false).await);
         assert_eq!((page.listed("pending").len(), page.listed("late").len()), (0, 0));
-        assert_eq!(page.needs_reload(), dialect == "ui-v6");
+        assert_eq!(page.needs_reload(), page.approvals() == PageApprovals::Requests);
         page.load_stored().await;
         assert_eq!((page.needs_reload(), &page.invalid), (false, &None));
         assert_eq!(page.data_about(DECISION, &call), in_force(&app, &call, false).await);
@@ -66,9 +72,8 @@ async fn a_card_and_the_decision_about_it_are_found_by_the_call() {
 
 #[tokio::test]
 async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
-    for ((version, dialect), how, yes) in NATIVE
-        .into_iter()
-        .flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
+    for ((version, dialect), how, yes) in
+        native().flat_map(|page| ALL.into_iter().flat_map(move |how| [(page, how, true), (page, how, false)]))
     {
         println!("{dialect} {how:?} {yes}");
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
@@ -79,7 +84,7 @@ async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
         let contradicts = yes != matches!(how, OutsideDecision::Approve | OutsideDecision::Edit);
         assert_eq!(
             (page.listed("late"), page.needs_reload()),
-            (vec![call.as_str()], contradicts && dialect == "ui-v6")
+            (vec![call.as_str()], contradicts && page.approvals() == PageApprovals::Requests)
         );
         page.load_stored().await;
         assert_eq!(
@@ -92,7 +97,7 @@ async fn a_late_answer_is_listed_and_stays_so_after_the_messages_are_loaded() {
 
 #[tokio::test]
 async fn an_answer_that_counts_is_neither_pending_nor_late() {
-    for ((version, dialect), yes) in NATIVE.into_iter().flat_map(|page| [(page, true), (page, false)]) {
+    for ((version, dialect), yes) in native().flat_map(|page| [(page, true), (page, false)]) {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         page.answer(&call, yes).await;
@@ -110,7 +115,7 @@ async fn an_answer_that_counts_is_neither_pending_nor_late() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_posted_yet_outlives_the_loading_of_the_messages() {
-    for (version, dialect) in NATIVE {
+    for (version, dialect) in native() {
         let two = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
         let (app, mut page) = held_call(version, &two, &on(dialect)).await;
         let [first, second] = &page.call_ids()[..] else { panic!("{page:#?}") };
@@ -135,7 +140,7 @@ async fn an_answer_that_is_not_posted_yet_outlives_the_loading_of_the_messages()
 
 #[tokio::test]
 async fn an_answer_of_the_page_gives_way_to_the_stored_decision() {
-    for (version, dialect) in NATIVE {
+    for (version, dialect) in native() {
         let two = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
         let (app, mut page) = held_call(version, &two, &on(dialect)).await;
         let first = page.first();
@@ -149,7 +154,7 @@ async fn an_answer_of_the_page_gives_way_to_the_stored_decision() {
 
 #[tokio::test]
 async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         page.send("never mind").await;
@@ -165,7 +170,7 @@ async fn a_decision_about_an_earlier_message_is_found_and_asks_for_a_reload() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         let call = page.first();
         // The sweeper takes no call whose approval lies in the future.
@@ -185,7 +190,7 @@ async fn a_call_that_is_cancelled_after_its_approval_is_settled_for_the_page() {
 
 #[tokio::test]
 async fn loading_the_newest_messages_keeps_the_older_ones() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.send("never mind").await;
         page.load_stored().await;
@@ -202,7 +207,7 @@ async fn loading_the_newest_messages_keeps_the_older_ones() {
 
 #[tokio::test]
 async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let (app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.send("").await;
         assert_eq!(page.refused().0, 400);
@@ -221,7 +226,7 @@ async fn a_refused_message_stays_on_the_page_when_the_messages_are_loaded() {
 
 #[tokio::test]
 async fn a_page_on_the_transport_of_the_package_names_its_dialect() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let (_app, mut page) = held_call(version, &PAY, &on(dialect)).await;
         page.resume().await;
         assert_eq!(page.error, None);
@@ -232,7 +237,7 @@ async fn a_page_on_the_transport_of_the_package_names_its_dialect() {
 
 #[tokio::test]
 async fn an_error_of_a_page_is_a_sentence() {
-    for (version, dialect) in PAGES {
+    for (version, dialect) in pages() {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("secret".to_owned())]);
         let mut page = Page::open_with(&app, version, &on(dialect)).await;

@@ -2,6 +2,7 @@
 //! user.
 
 use super::node::Node;
+use holdpoint_testkit::dialects::{PageApprovals, TestedDialect, dialect, dialects_of, sdks};
 use holdpoint_testkit::{Embedded, JsonFields};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,42 +14,69 @@ pub(super) const UI_V7: &str = "x-stream-protocol: ui-v7";
 /// The default request of a post.
 pub(super) const POST: &str = "POST /qa/chat_streamed";
 
-/// A version of the AI SDK.
+/// The dialects that the server chooses for a page that names none.
+const CHOSEN: [&str; 2] = ["data-v1", "ui-v6"];
+
+/// A version of the AI SDK, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    V4,
-    V5,
-    V6,
-    V7,
+pub(super) struct Version(pub(super) &'static str);
+
+/// All versions.
+pub(super) fn all() -> Vec<Version> {
+    sdks().into_iter().map(Version).collect()
 }
 
-use Version::{V4, V5, V6, V7};
-
-pub(super) const ALL: [Version; 4] = [V4, V5, V6, V7];
 /// The versions that read the UI message stream.
-pub(super) const UI: [Version; 3] = [V5, V6, V7];
+pub(super) fn ui() -> Vec<Version> {
+    all().into_iter().filter(|version| version.is_ui()).collect()
+}
+
 /// The versions with their own approval requests.
-pub(super) const NATIVE: [Version; 2] = [V6, V7];
+pub(super) fn native() -> Vec<Version> {
+    all().into_iter().filter(|version| version.is_native()).collect()
+}
 
 impl Version {
+    pub(super) const V4: Self = Self("4");
+    pub(super) const V5: Self = Self("5");
+    pub(super) const V7: Self = Self("7");
+
     /// The version's number.
     pub(super) const fn number(self) -> &'static str {
-        match self {
-            V4 => "4",
-            V5 => "5",
-            V6 => "6",
-            V7 => "7",
-        }
+        self.0
+    }
+
+    /// The dialect of its pages that want no other one.
+    pub(super) fn dialect(self) -> &'static TestedDialect {
+        dialects_of(self.0).next().unwrap()
+    }
+
+    pub(super) fn is_ui(self) -> bool {
+        self.dialect().is_ui
+    }
+
+    pub(super) fn is_native(self) -> bool {
+        self.dialect().approvals != PageApprovals::Unknown
     }
 
     /// The `format` of messages that this version shows.
-    pub(super) const fn format(self) -> &'static str {
-        match self {
-            V4 => "v4",
-            V5 => "ui-v5",
-            V6 | V7 => "ui-v6",
-        }
+    pub(super) fn format(self) -> &'static str {
+        &self.dialect().format
     }
+}
+
+/// The header of a page that names its dialect.
+pub(super) fn header(dialect: &TestedDialect) -> String {
+    format!("x-stream-protocol: {}", dialect.name)
+}
+
+/// The dialect that these flags of a page name.
+fn named(flags: &[&str]) -> Option<&'static TestedDialect> {
+    flags.windows(2).find_map(|pair| match pair {
+        ["--header", header] => header.strip_prefix("x-stream-protocol: ").map(dialect),
+        ["--dialect", name] => Some(dialect(name)),
+        _ => None,
+    })
 }
 
 /// A page, and what it shows since the last action of its user.
@@ -69,8 +97,7 @@ pub(super) struct Page {
     pub(super) invalid: Option<String>,
     /// What `@holdpoint/page` makes of it, on a page that uses the package.
     pub(super) package: Value,
-    /// The `format` of the messages that it shows.
-    pub(super) format: &'static str,
+    pub(super) dialect: &'static TestedDialect,
     /// The calls that its own user answered, in 6 and 7.
     pub(super) answered: Vec<String>,
     /// The process of the page; present until the page is closed.
@@ -101,15 +128,12 @@ impl Page {
         // Printed so that a failure names its version.
         println!("a page of AI SDK {}", version.number());
         let mut all = vec!["--url", &app.client.base, "--chat-id", CHAT];
-        // Only this header distinguishes pages of 5 from pages of 6 and 7.
-        if version == V5 && !flags.contains(&"--header") {
-            all.extend(["--header", "x-stream-protocol: ui-v5"]);
+        let own = header(version.dialect());
+        if !CHOSEN.contains(&version.dialect().name.as_str()) && !flags.contains(&"--header") {
+            all.extend(["--header", &own]);
         }
         all.extend(flags);
-        let format = match flags.iter().any(|flag| [UI_V7, "ui-v7"].contains(flag)) {
-            true => "ui-v7",
-            false => version.format(),
-        };
+        let dialect = named(flags).unwrap_or_else(|| version.dialect());
         let node = Some(Node::of(version));
         let mut page = Self {
             version,
@@ -120,12 +144,17 @@ impl Page {
             data: Vec::new(),
             invalid: None,
             package: Value::Null,
-            format,
+            dialect,
             answered: Vec::new(),
             node,
         };
         page.act(&json!({ "do": "open", "flags": all })).await;
         page
+    }
+
+    /// What the page knows of approvals.
+    pub(super) fn approvals(&self) -> PageApprovals {
+        self.dialect.approvals
     }
 
     /// Performs this action of the page's user.

@@ -1,6 +1,6 @@
 //! Previews on pages of all versions, and in the client of the package.
 
-use super::decided_elsewhere::{HOLD, PAGES, load};
+use super::decided_elsewhere::{HOLD, load, pages};
 use super::native_approval::held_call_of;
 use super::output::Piece;
 use super::package::on;
@@ -12,7 +12,7 @@ const WIPE: [Piece; 2] = [Piece::Text("I will wipe. "), Piece::Call("wipe", "10"
 
 #[tokio::test]
 async fn a_card_has_the_preview_live_and_after_a_reload_and_the_page_decides_as_before() {
-    for (version, flags) in PAGES {
+    for (version, flags) in pages() {
         let world = World::that_reports("deletes {note}\n<b>and\u{202e} 3</b>");
         let app = server(&world, |_| {}).await;
         let page = held_call_of(&app, version, &WIPE, flags).await;

@@ -15,7 +15,7 @@ impl Page {
     pub(super) fn stopped_like(&self, recording: &str) {
         let mut stopped = recorded(self.version, recording);
         for part in stopped["messages"][1]["parts"].as_array_mut().unwrap() {
-            if self.version != Version::V4 && part["type"] == "text" {
+            if self.version.is_ui() && part["type"] == "text" {
                 part["state"] = json!("streaming");
             }
         }

@@ -13,15 +13,15 @@ impl Page {
     /// The same, except for the outcomes of these calls: they were decided or edited outside the streams of
     /// the page.
     pub(super) async fn equals_reload_but_for(&self, app: &Embedded, outside: &[String]) {
-        let reloaded = reload_as(app, self.format).await;
-        if self.version == Version::V4 {
+        let reloaded = reload_as(app, &self.dialect.format).await;
+        if !self.version.is_ui() {
             let here = data(&self.messages, &self.data, outside);
             assert_eq!(here, data(&reloaded, &[], outside), "left: data of the page; right: reloaded");
         }
         let comparable = |messages: &[Value]| {
             let each = messages.iter().map(|message| match self.version {
                 Version::V4 => v4(message, outside),
-                Version::V5 | Version::V6 | Version::V7 => ui(message, outside, &self.answered),
+                _ => ui(message, outside, &self.answered),
             });
             each.filter(|message| message["parts"] != json!([])).collect::<Vec<Value>>()
         };

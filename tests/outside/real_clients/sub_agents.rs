@@ -1,7 +1,7 @@
 //! A page while a sub-agent runs for a call of its message.
 
 use super::output::{Piece, step};
-use super::page::{ALL, NATIVE, Page, thread};
+use super::page::{Page, all, native, thread};
 use holdpoint_testkit::runs::run_becomes;
 use holdpoint_testkit::subagents::{hold_in, start};
 use holdpoint_testkit::{Embedded, JsonFields};
@@ -14,7 +14,7 @@ async fn hold(app: &Embedded) -> String {
 
 #[tokio::test]
 async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_the_approval() {
-    for version in ALL {
+    for version in all() {
         let app = start().await;
         app.scene.then(step(&[Piece::Text("I will ask. "), Piece::Call("helper", "pay 10")]));
         app.scene.then(step(&[Piece::Call("pay", "10")]));
@@ -44,7 +44,7 @@ async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_
 
 #[tokio::test]
 async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_the_answer() {
-    for version in NATIVE {
+    for version in native() {
         let app = start().await;
         app.scene.then(step(&[Piece::Text("May I? "), Piece::Call("errand", "pay 10")]));
         let mut page = Page::open(&app, version).await;

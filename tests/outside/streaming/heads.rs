@@ -1,7 +1,8 @@
 //! Response heads of streams, and of answers in place of a stream.
 
-use super::{DIALECTS, ReceivedStream, asks};
+use super::{ReceivedStream, asks};
 use holdpoint::config::UiDialect;
+use holdpoint_testkit::dialects::{TestedDialect, dialects, protocol_headers};
 use holdpoint_testkit::ui::{ui_assistant, ui_submit, ui_user};
 use holdpoint_testkit::{Embedded, WatchedServer, call};
 use reqwest::header::HeaderMap;
@@ -10,15 +11,8 @@ use serde_json::{Value, json};
 
 /// The headers that matter to proxies, browsers and clients.
 fn headers_of(headers: &HeaderMap) -> Vec<(&str, &str)> {
-    const READ: [&str; 5] = [
-        "content-type",
-        "cache-control",
-        "x-accel-buffering",
-        "x-vercel-ai-data-stream",
-        "x-vercel-ai-ui-message-stream",
-    ];
-    let found = READ.into_iter().filter_map(|name| Some((name, headers.get(name)?.to_str().unwrap())));
-    found.collect()
+    let read = ["content-type", "cache-control", "x-accel-buffering"].into_iter().chain(protocol_headers());
+    read.filter_map(|name| Some((name, headers.get(name)?.to_str().unwrap()))).collect()
 }
 
 /// The response head of a stream.
@@ -38,7 +32,7 @@ async fn a_streams_head_names_its_protocol_and_disables_proxy_buffering() {
     for (http, version) in [(app.client.http.clone(), Version::HTTP_11), (over_http2, Version::HTTP_2)] {
         let mut client = app.client.clone();
         client.http = http;
-        for (dialect, content_type, protocol) in DIALECTS {
+        for TestedDialect { name: dialect, content_type, protocol_header: protocol, .. } in dialects() {
             let thread = client.thread().await;
             app.scene.answers("Hello.");
             let answer = ReceivedStream::of(asks(&client, &thread, dialect)).await;
@@ -57,7 +51,7 @@ async fn a_streams_head_names_its_protocol_and_disables_proxy_buffering() {
 async fn an_attached_reader_gets_the_same_head() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
-    for (dialect, content_type, protocol) in DIALECTS {
+    for TestedDialect { name: dialect, content_type, protocol_header: protocol, .. } in dialects() {
         let thread = app.client.thread().await;
         app.scene.answers("Hello.");
         let first = ReceivedStream::of(asks(&app.client, &thread, "data-v1")).await;
@@ -78,22 +72,20 @@ async fn an_attached_reader_gets_the_same_head() {
 async fn an_attach_without_a_running_turn_gets_an_empty_stream_or_no_content() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    for (dialect, content_type, protocol) in DIALECTS {
+    for listed in dialects() {
+        let TestedDialect { name: dialect, content_type, protocol_header: protocol, nothing_to_read, .. } =
+            listed;
         let path = format!("/qa/chat_streamed/{thread}");
         let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
         let answer = attach.send().await.unwrap();
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         assert!(!headers.contains_key("x-run-id"), "{headers:?}");
         assert_eq!(answer.text().await.unwrap(), "");
-        if dialect == "data-v1" {
-            assert_eq!((status, headers_of(&headers)), (200, of_a_stream(content_type, protocol).to_vec()));
-        } else {
-            assert_eq!(
-                (status, headers_of(&headers)),
-                (204, vec![("cache-control", "no-store")]),
-                "{dialect}"
-            );
-        }
+        let head = match nothing_to_read {
+            204 => vec![("cache-control", "no-store")],
+            _ => of_a_stream(content_type, protocol).to_vec(),
+        };
+        assert_eq!((status, headers_of(&headers)), (*nothing_to_read, head), "{dialect}");
     }
 }
 
@@ -101,7 +93,7 @@ async fn an_attach_without_a_running_turn_gets_an_empty_stream_or_no_content() {
 async fn an_error_before_the_stream_starts_is_a_json_answer_in_every_dialect() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    for (dialect, ..) in DIALECTS {
+    for TestedDialect { name: dialect, .. } in dialects() {
         let post = |path: &str, body: Value| {
             let request = app.client.http.post(app.client.url(path));
             request.header("x-stream-protocol", dialect).json(&body)
@@ -130,7 +122,7 @@ async fn an_error_before_the_stream_starts_is_a_json_answer_in_every_dialect() {
 async fn an_unknown_dialect_is_refused_by_the_name_of_the_header_on_sqlite() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    for dialect in ["ui-v8", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
+    for dialect in ["ui-v0", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
         let answer = app.client.send(asks(&app.client, &thread, dialect)).await;
         assert_eq!(answer.failure(), (400, "bad_request"), "{dialect:?}");
         assert!(answer.message().contains("x-stream-protocol"), "{dialect:?}: {}", answer.message());

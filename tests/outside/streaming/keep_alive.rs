@@ -1,6 +1,7 @@
 //! Keep-alives in silent streams, so that no intermediary closes them.
 
-use super::{DIALECTS, PATIENCE, ReceivedStream, asks, chunks};
+use super::{PATIENCE, ReceivedStream, asks, chunks};
+use holdpoint_testkit::dialects::{TestedDialect, dialects};
 use holdpoint_testkit::{Deployment, Embedded, call, eventually, http2};
 use serde_json::json;
 use std::time::Duration;
@@ -36,7 +37,7 @@ async fn lively() -> Embedded {
 async fn a_stream_sends_keep_alives_while_the_model_is_silent() {
     let app = lively().await;
     let gate = app.scene.gate();
-    for (dialect, ..) in DIALECTS {
+    for TestedDialect { name: dialect, .. } in dialects() {
         let thread = app.client.thread().await;
         app.scene.answers("Hello.");
         let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;
@@ -69,7 +70,7 @@ async fn a_stream_sends_keep_alives_while_the_model_is_silent() {
 #[tokio::test]
 async fn a_stream_sends_keep_alives_while_a_tool_runs() {
     let app = lively().await;
-    for (dialect, ..) in DIALECTS {
+    for TestedDialect { name: dialect, .. } in dialects() {
         let thread = app.client.thread().await;
         app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).answers("Done.");
         let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;
@@ -86,7 +87,7 @@ async fn a_stream_sends_keep_alives_while_a_tool_runs() {
 async fn a_stream_sends_no_keep_alives_with_an_interval_of_zero_on_sqlite() {
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
     let gate = app.scene.gate();
-    for (dialect, ..) in DIALECTS {
+    for TestedDialect { name: dialect, .. } in dialects() {
         let thread = app.client.thread().await;
         app.scene.answers("Hello.");
         let mut received = ReceivedStream::of(asks(&app.client, &thread, dialect)).await;

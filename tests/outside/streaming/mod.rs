@@ -14,14 +14,6 @@ use tokio::time::timeout;
 /// The maximum time that a server may stay silent when it has data to send.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The dialects with the heads of their streams: content type, and the header that names the protocol.
-const DIALECTS: [(&str, &str, &str); 4] = [
-    ("data-v1", "text/plain; charset=utf-8", "x-vercel-ai-data-stream"),
-    ("ui-v5", "text/event-stream", "x-vercel-ai-ui-message-stream"),
-    ("ui-v6", "text/event-stream", "x-vercel-ai-ui-message-stream"),
-    ("ui-v7", "text/event-stream", "x-vercel-ai-ui-message-stream"),
-];
-
 /// A request for a turn of this thread in this dialect.
 fn asks(client: &Client, thread: &str, dialect: &str) -> RequestBuilder {
     let request = client.http.post(client.url(&format!("/qa/chat_streamed/{thread}")));

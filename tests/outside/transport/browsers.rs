@@ -5,6 +5,7 @@ use super::RawConnection;
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use holdpoint_testkit::dialects::protocol_headers;
 use holdpoint_testkit::{Answer, Embedded, Scene, WatchedServer, token};
 use reqwest::Method;
 use reqwest::header::HeaderValue;
@@ -12,8 +13,9 @@ use serde_json::json;
 use std::sync::Arc;
 
 const PAGE: &str = "https://app.example";
-const READ: &str = "idempotent-replayed, retry-after, www-authenticate, x-left-out, x-request-id, x-run-id, x-thread-id, \
-                    x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
+/// The headers that a page may read, beside those that announce the protocols of streams.
+const READ: &str =
+    "idempotent-replayed, retry-after, www-authenticate, x-left-out, x-request-id, x-run-id, x-thread-id";
 
 async fn with_page(jwt: bool) -> Embedded {
     Embedded::with(|config| {
@@ -128,7 +130,9 @@ async fn e12_an_allowed_page_can_read_every_response_and_failure_on_sqlite() {
     ];
     for (status, answer) in &answers {
         assert_eq!(answer.status, *status, "{answer:?}");
-        let expected = [("access-control-allow-origin", PAGE), ("access-control-expose-headers", READ)];
+        let read = format!("{READ}, {}", protocol_headers().join(", "));
+        let expected =
+            [("access-control-allow-origin", PAGE), ("access-control-expose-headers", read.as_str())];
         let mut cors_headers = cors_headers(answer);
         cors_headers.sort();
         assert_eq!(

@@ -45,7 +45,7 @@ const or = fallback => ({ type: 'string', default: fallback });
 const OPTIONS = {
   url: text, path: or('/qa/chat_streamed'), 'chat-id': or('chat-1'), messages: or('[]'), posts: or('all'),
   header: { type: 'string', multiple: true, default: [] }, 'max-requests': or('20'),
-  automatically: or(version < '6' ? 'never' : 'approvals'), package: text, dialect: text,
+  automatically: or(Number(version) < 6 ? 'never' : 'approvals'), package: text, dialect: text,
 };
 
 let client, onPackage, requests, answered, thrown;

@@ -35,7 +35,7 @@ const client = createClient({ dialect: 'ui-v7' });
 new DefaultChatTransport<OwnMessage>(client.transport);
 new DefaultChatTransport<UIMessage>({ ...client.transport, body: { model: 'small' } });
 // @ts-expect-error: there is no such dialect
-createClient({ dialect: 'ui-v8' });
+createClient({ dialect: 'ui-v0' });
 
 declare const messages: OwnMessage[];
 const merged: OwnMessage[] = withStored(messages, (await client.messages<OwnMessage>('chat')).results);

@@ -1,6 +1,7 @@
 //! The message that a page has to hold after it read a stream. It equals the reload, except for the
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
+use super::PageEnd;
 use super::simulation::{PageDecision, Simulated, Turn};
 use crate::{Dialect, NoTools};
 use holdpoint_core::call::{State, ToolCall};
@@ -24,17 +25,17 @@ impl Simulated {
             let on_page = &page[&call.id];
             for part in parts_of(&mut message, call.id) {
                 if call.edited_input().is_some() {
-                    match dialect == Dialect::DATA_V1 {
-                        true => part["args"] = json!(on_page.input),
-                        false => part["input"] = input(&on_page.input),
+                    match dialect.is_ui {
+                        true => part["input"] = input(&on_page.input),
+                        false => part["args"] = json!(on_page.input),
                     }
                 }
-                if call.held && dialect == Dialect::UI_V6 {
+                if call.held && dialect.page.keeps_own_answer {
                     on_page.answered(call, part);
                 }
             }
         }
-        if dialect != Dialect::DATA_V1 {
+        if dialect.is_ui {
             self.mark_late(&mut message);
         }
         message
@@ -77,15 +78,15 @@ fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
         }
         other => panic!("no end: {other:?}"),
     };
-    match dialect.name {
-        "data-v1" => {
+    match dialect.page.end {
+        PageEnd::ReasonAndUsage => {
             let (read, written) = (spent.turn.input_tokens, spent.turn.output_tokens);
             let usage =
                 json!({ "promptTokens": read, "completionTokens": written, "totalTokens": read + written });
             json!({ "finishReason": reason, "usage": usage })
         }
-        "ui-v5" => json!({}),
-        _ => json!({ "finishReason": reason }),
+        PageEnd::Nothing => json!({}),
+        PageEnd::Reason => json!({ "finishReason": reason }),
     }
 }
 
@@ -103,7 +104,7 @@ fn read(
     turn: &Turn,
     dialect: &Dialect,
 ) -> HashMap<ToolCallId, PageCall> {
-    let before = turn.before.as_ref().filter(|_| dialect != Dialect::DATA_V1);
+    let before = turn.before.as_ref().filter(|_| dialect.client.needs_earlier_steps);
     if before.is_some() {
         page.clear();
     }
@@ -139,7 +140,7 @@ impl PageCall {
             self.answer = None;
         }
         if let (HoldProgress::Ended(_), Some(edited)) = (&call.progress, &call.input_to_show)
-            && dialect != Dialect::DATA_V1
+            && dialect.is_ui
         {
             self.input = edited.clone();
         }
@@ -193,5 +194,5 @@ fn parts_of(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
 }
 
 fn input(input: &ShownInput) -> Value {
-    json!(crate::ui_parts::Readable::Input(input))
+    json!(crate::dialect::ui::parts::Readable::Input(input))
 }

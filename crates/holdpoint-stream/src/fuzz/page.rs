@@ -30,17 +30,23 @@ pub(super) struct Read {
 }
 
 impl Pages {
-    /// Starts the clients of the given releases, by the names of their packages in `tests/wire`.
-    pub(super) fn start(clients: &[&str]) -> Self {
+    /// Starts the clients that read this dialect: `tests/wire/dialects.json`.
+    pub(super) fn of(dialect: &Dialect) -> Self {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wire");
-        for client in clients {
+        let listed = std::fs::read_to_string(dir.join("dialects.json")).unwrap();
+        let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+        let listed = listed.iter().find(|listed| listed["name"] == dialect.name);
+        let listed = listed.unwrap_or_else(|| panic!("tests/wire/dialects.json has no {}", dialect.name));
+        let clients: Vec<String> = serde_json::from_value(listed["readers"].clone()).unwrap();
+        assert!(!clients.is_empty(), "{}: no client reads this dialect", dialect.name);
+        for client in &clients {
             let there = dir.join("node_modules").join(client).exists();
             assert!(there, "npm ci --ignore-scripts in {}", dir.display());
         }
         let mut child = Command::new("node")
             .current_dir(dir)
             .arg("driver/read.mjs")
-            .args(clients)
+            .args(&clients)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -91,7 +97,7 @@ fn posted(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> Value {
 pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
-    let answers = turn.answers.iter().filter(|_| dialect != Dialect::DATA_V1);
+    let answers = turn.answers.iter().filter(|_| dialect.is_ui);
     let answers = answers.map(|answer| {
         (answer.tool_call_id, PageDecision { approved: answer.approved, accepted: answer.accepted })
     });
@@ -102,7 +108,7 @@ pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> By
     };
     let mut encoder = dialect.encoder(audience);
     encoder.begin(&mut out);
-    let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DATA_V1);
+    let before = turn.before.iter().flatten().filter(|_| dialect.client.needs_earlier_steps);
     for (n, event) in before.chain(&turn.events).enumerate() {
         encoder.event(event, &mut out);
         if scenario.alive.is_some_and(|alive| n % alive == 0) {
@@ -119,7 +125,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns a message without the facts that may differ after a reload: times, ids of parts, all but the last
-/// annotation of a call, and calls with incomplete arguments. For 5 to 7, also the starts of steps without
+/// annotation of a call, and calls with incomplete arguments. In the UI message stream, also the starts of steps without
 /// any content: clients show such a start together with the next part, if there is one.
 pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: &Dialect) -> Value {
     let Some(message) = message.as_object() else { return Value::Null };
@@ -136,7 +142,7 @@ pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: &Diale
     parts.retain(|part| {
         part["toolInvocation"]["state"] != "partial-call" && part["state"] != "input-streaming"
     });
-    if dialect != Dialect::DATA_V1 {
+    if dialect.is_ui {
         let begins = |part: &Value| part["type"] == "step-start";
         let nothing = |n: usize| begins(&parts[n]) && parts.get(n + 1).is_none_or(begins);
         *parts = (0..parts.len()).filter(|n| !nothing(*n)).map(|n| parts[n].clone()).collect();

@@ -4,7 +4,10 @@
 //
 // What a user does is a promise that is there once the request is over; a client may post again by itself, before or
 // behind that.
-export const VERSIONS = ['4', '5', '6', '7'];
+import fs from 'node:fs';
+
+const dialects = JSON.parse(fs.readFileSync(new URL('../../dialects.json', import.meta.url), 'utf8'));
+export const VERSIONS = dialects.flatMap(dialect => dialect.sdks);
 
 export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 

@@ -3,9 +3,9 @@
 //! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded like its client (`processChatResponse`)
 //! folds the `data-v1` streams of the message.
 
-use super::Cards;
-use super::data_v1::{SourcePlace, result};
-use super::hold_parts::{stored_decisions, stored_holds};
+use super::encoder::{SourcePlace, result};
+use crate::Cards;
+use crate::hold_parts::{stored_decisions, stored_holds};
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::message::{Body, Message, Part, Step, StepStatus};
@@ -15,11 +15,7 @@ use serde_json::{Map, Value, json};
 /// Returns one message in this form. For a message that a turn is writing, the result holds the content from
 /// before that turn: a page appends the turn to it. `None` if the model has emitted nothing yet; clients hold
 /// no such message.
-pub(super) fn v4_message(
-    message: &Message,
-    turn_began: Option<Timestamp>,
-    cards: &dyn Cards,
-) -> Option<Value> {
+pub(super) fn reload(message: &Message, turn_began: Option<Timestamp>, cards: &dyn Cards) -> Option<Value> {
     let created_at = message.created_at.to_rfc3339();
     match &message.body {
         Body::User(text) => Some(json!({

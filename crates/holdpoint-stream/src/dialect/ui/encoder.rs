@@ -1,15 +1,14 @@
-//! The dialects `ui-v5`, `ui-v6` and `ui-v7`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON
-//! chunks.
+//! The stream: Server-Sent Events of JSON chunks.
 //!
 //! The chunks are those of `ai` 5.0, 6.0 and 7.0 (`uiMessageChunkSchema`), with the fields that every release
 //! of a generation reads. The first releases reject unknown fields, and all releases reject `null`. So the
 //! encoder leaves out absent fields, and fields that a later release of the generation added.
 
-use super::hold_parts::{decision, hold, in_order_of_decision};
-use super::ui_parts::{Metadata, Readable, Validation};
-use super::written::WrittenParts;
-use super::{Audience, Encoder, failure};
-use crate::UiDialect;
+use super::UiVersion;
+use super::parts::{Metadata, Readable, Validation};
+use crate::hold_parts::{decision, hold, in_order_of_decision};
+use crate::written::WrittenParts;
+use crate::{Audience, Encoder, failure};
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::card::hold::DecisionInForce;
 use holdpoint_core::id::{MessageId, ToolCallId};
@@ -25,10 +24,10 @@ const DONE: &[u8] = b"data: [DONE]\n\n";
 /// A comment, which is not an event.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// The encoder of these dialects.
+/// The encoder of the versions.
 #[derive(Debug)]
 pub(super) struct UiMessage {
-    dialect: UiDialect,
+    version: &'static UiVersion,
     audience: Audience,
     written: WrittenParts,
     /// The part that is being written.
@@ -45,8 +44,8 @@ enum OpenPart {
 }
 
 impl UiMessage {
-    pub(super) fn new(dialect: UiDialect, audience: Audience) -> Self {
-        Self { dialect, audience, written: WrittenParts::default(), open: None, parts: 0 }
+    pub(super) fn new(version: &'static UiVersion, audience: Audience) -> Self {
+        Self { version, audience, written: WrittenParts::default(), open: None, parts: 0 }
     }
 
     fn words(&mut self, part: OpenPart, delta: &str, out: &mut BytesMut) {
@@ -93,12 +92,11 @@ impl UiMessage {
                 Chunk::ToolOutputAvailable { tool_call_id, output }
             }
             RenderedResult::Error(text) => error(text),
-            // AI SDK 5 has no state for denied calls.
-            RenderedResult::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
+            RenderedResult::Refused(_, text) if !self.version.has_approvals() => error(text),
             RenderedResult::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
-            // A page that approved the call would show a denial of its own. Only AI SDK 7 reads the decision.
+            // A page that approved the call, and does not read the decision, would show a denial of its own.
             RenderedResult::Refused(_, text)
-                if self.dialect == UiDialect::V6 && self.audience.approved.contains(&tool_call_id) =>
+                if !self.version.has_decisions() && self.audience.approved.contains(&tool_call_id) =>
             {
                 error(text)
             }
@@ -132,14 +130,14 @@ impl UiMessage {
                     if let Some(input) = shown_anew.as_ref().filter(|_| is_continued) {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
-                    if self.dialect != UiDialect::V5 {
+                    if self.version.has_approvals() {
                         self.ask(*tool_call_id, out);
                     }
                 }
                 HoldProgress::InProgress => self.respond(call, out),
             }
         }
-        if self.dialect == UiDialect::V5 {
+        if !self.version.has_approvals() {
             for call in calls {
                 let (tool_call_id, validated) = (call.tool_call_id, call.label.label().word());
                 let data = Validation { tool_call_id, validated };
@@ -173,9 +171,9 @@ impl UiMessage {
         self.audience.is_late(&call.hold, call.tool_call_id, &decided.decision)
     }
 
-    /// Writes the decision in force as the answer to the approval request, which only AI SDK 7 reads.
+    /// Writes the decision in force as the answer to the approval request, where pages read it.
     fn respond(&self, call: &HeldCallStatus, out: &mut BytesMut) {
-        let Some(decided) = call.decided.as_ref().filter(|_| self.dialect == UiDialect::V7) else { return };
+        let Some(decided) = call.decided.as_ref().filter(|_| self.version.has_decisions()) else { return };
         if self.written.has_decision(call.tool_call_id) {
             return;
         }
@@ -199,7 +197,7 @@ impl UiMessage {
 
     fn finish(&mut self, reason: FinishReason, spent: &SpentTokens, out: &mut BytesMut) {
         self.close(out);
-        let finish_reason = (self.dialect != UiDialect::V5).then(|| reason.word());
+        let finish_reason = self.version.has_finish_reason.then(|| reason.word());
         chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }
@@ -242,7 +240,7 @@ impl Encoder for UiMessage {
                 // A page also shows the request for a call that was decided meanwhile.
                 let is_pending = |call: &HeldCallStatus| matches!(call.progress, HoldProgress::Pending);
                 let decided = calls.iter().filter(|call| !is_pending(call));
-                if self.dialect != UiDialect::V5 {
+                if self.version.has_approvals() {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
                 self.hold_statuses(calls, false, out);

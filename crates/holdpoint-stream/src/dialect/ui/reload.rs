@@ -1,12 +1,12 @@
-//! Messages in the form of AI SDK 5 to 7: the `messages` of `Chat`, with their cards.
+//! Messages in the form of the SDK: the `messages` of `Chat`, with their cards.
 //!
 //! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded like its client (`processUIMessageStream`)
 //! folds the streams of the message.
 
-use super::Cards;
-use super::hold_parts::{stored_decisions, stored_holds};
-use super::ui_parts::{Metadata, Readable, Validation};
-use crate::UiDialect;
+use super::UiVersion;
+use super::parts::{Metadata, Readable, Validation};
+use crate::Cards;
+use crate::hold_parts::{stored_decisions, stored_holds};
 use holdpoint_core::call::{State, ToolCall};
 use holdpoint_core::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
 use holdpoint_core::turn::{Refusal, RenderedResult};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns one message in this form. `None` for a message that a turn is writing, because an attached stream
 /// emits such a message from its first part. `None` also if the model has emitted nothing yet.
-pub(super) fn ui_reload(message: &Message, dialect: UiDialect, cards: &dyn Cards) -> Option<Value> {
+pub(super) fn reload(message: &Message, version: &UiVersion, cards: &dyn Cards) -> Option<Value> {
     match &message.body {
         Body::User(text) => Some(json!({
             "id": message.client_id.clone().unwrap_or_else(|| message.id.to_string()),
@@ -25,7 +25,7 @@ pub(super) fn ui_reload(message: &Message, dialect: UiDialect, cards: &dyn Cards
             if message.status == MessageStatus::Streaming {
                 return None;
             }
-            let shown: Vec<_> = steps.iter().flat_map(|step| shown(step, dialect, cards)).collect();
+            let shown: Vec<_> = steps.iter().flat_map(|step| shown(step, version, cards)).collect();
             if shown.is_empty() {
                 return None;
             }
@@ -40,7 +40,7 @@ pub(super) fn ui_reload(message: &Message, dialect: UiDialect, cards: &dyn Cards
 }
 
 /// Returns the parts of a step. A step that broke off before its first part has none, as in the clients.
-fn shown(step: &Step, dialect: UiDialect, cards: &dyn Cards) -> Vec<Value> {
+fn shown(step: &Step, version: &UiVersion, cards: &dyn Cards) -> Vec<Value> {
     let mut parts = vec![json!({ "type": "step-start" })];
     parts.extend(step.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(json!({ "type": "text", "text": text, "state": "done" })),
@@ -56,11 +56,11 @@ fn shown(step: &Step, dialect: UiDialect, cards: &dyn Cards) -> Vec<Value> {
             Some(json!({ "type": "file", "mediaType": media_type, "url": url }))
         }
         Part::ToolCall { tool_call_id } => {
-            step.calls.iter().find(|call| call.id == *tool_call_id).map(|call| tool(call, dialect))
+            step.calls.iter().find(|call| call.id == *tool_call_id).map(|call| tool(call, version))
         }
     }));
     parts.extend(stored_holds(&step.calls, cards));
-    if dialect == UiDialect::V5 {
+    if !version.has_approvals() {
         parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
             let data = Validation { tool_call_id: call.id, validated: call.state.label().word() };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
@@ -73,13 +73,13 @@ fn shown(step: &Step, dialect: UiDialect, cards: &dyn Cards) -> Vec<Value> {
     parts
 }
 
-fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
+fn tool(call: &ToolCall, version: &UiVersion) -> Value {
     let mut part = Map::new();
     let mut set = |name: &str, value: Value| part.insert(name.to_owned(), value);
     set("type", json!(format!("tool-{}", call.name)));
     set("toolCallId", json!(call.id));
     set("input", json!(Readable::Input(&call.shown_input())));
-    let shows_approval = call.held && dialect != UiDialect::V5;
+    let shows_approval = call.held && version.has_approvals();
     let (state, shown) = match RenderedResult::of(call) {
         Some(RenderedResult::Output(output)) => {
             ("output-available", Some(("output", json!(Readable::Output(&output)))))

@@ -1,4 +1,4 @@
-//! The elements that UI message streams and the messages of AI SDK 5 to 7 share.
+//! The elements that the streams and the messages share.
 
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::Usage;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// change the prototype of an object (`secureJsonParse` of `@ai-sdk/provider-utils`). Such a value is written
 /// as its JSON text, so that an approver sees all of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Readable<'a> {
+pub(crate) enum Readable<'a> {
     /// The named inputs of a call.
     Input(&'a ShownInput),
     Output(&'a Value),
@@ -31,7 +31,7 @@ impl Serialize for Readable<'_> {
 
 /// The inputs of a call, as [`Readable`].
 #[derive(Debug)]
-pub(super) struct ReadableInput(pub(super) ShownInput);
+pub(crate) struct ReadableInput(pub(crate) ShownInput);
 
 impl Serialize for ReadableInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -63,13 +63,13 @@ fn has_refused_names(fields: &Input) -> bool {
 /// The label of a held call, for pages of AI SDK 5.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Validation {
-    pub(super) tool_call_id: ToolCallId,
-    pub(super) validated: &'static str,
+pub(crate) struct Validation {
+    pub(crate) tool_call_id: ToolCallId,
+    pub(crate) validated: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     usage: Tokens,
 }
 
@@ -82,7 +82,7 @@ struct Tokens {
 
 impl Metadata {
     /// Creates the metadata of a message with this usage.
-    pub(super) fn of(usage: Usage) -> Self {
+    pub(crate) fn of(usage: Usage) -> Self {
         let Usage { input_tokens, output_tokens } = usage;
         Self { usage: Tokens { input_tokens, output_tokens } }
     }

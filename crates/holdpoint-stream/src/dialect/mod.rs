@@ -1,14 +1,20 @@
-//! The list of the dialects. Everything outside this module that differs between dialects is looked up here.
+//! The list of the dialects. Each dialect has a module of its own here. Everything outside of these modules that differs between
+//! dialects is looked up in the list.
 
-use super::data_v1::DataV1;
-use super::ui_message::UiMessage;
-use super::ui_reload::ui_reload;
-use super::v4_message::v4_message;
-use super::{Audience, Cards, Encoder};
-use crate::UiDialect;
+mod data_v1;
+pub(crate) mod ui;
+mod ui_v5;
+mod ui_v6;
+mod ui_v7;
+
+#[cfg(test)]
+use crate::fuzz::PageTraits;
+use crate::{Audience, Cards, Encoder, UiDialect};
+use data_v1::DATA_V1;
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::message::Message;
 use serde_json::Value;
+use std::fmt::Debug;
 
 /// The format of a stream, which determines the releases of the AI SDK that can read it.
 #[derive(Debug)]
@@ -19,12 +25,25 @@ pub struct Dialect {
     pub format: &'static str,
     /// The headers of a stream.
     pub head: &'static Head,
+    /// Whether it is a version of the UI message stream. The requests of such pages do not distinguish the versions, so
+    /// the configuration names the one for pages that name none.
+    pub is_ui: bool,
     /// How its pages behave.
     pub client: ClientTraits,
     /// The response to a client that attaches while there is nothing to read.
     pub nothing_to_read: NothingToRead,
-    encoder: fn(Audience) -> Box<dyn Encoder>,
-    reload: fn(&Message, Option<Timestamp>, &dyn Cards) -> Option<Value>,
+    protocol: &'static dyn Protocol,
+    /// What the fuzz test expects of its pages, beside the message of a reload.
+    #[cfg(test)]
+    pub(crate) page: PageTraits,
+}
+
+/// The streams of a dialect, and the messages that its pages build from them.
+trait Protocol: Sync + Debug {
+    /// Creates an encoder for one client.
+    fn encoder(&'static self, audience: Audience) -> Box<dyn Encoder>;
+    /// [`Dialect::reload`]
+    fn reload(&self, message: &Message, turn_began: Option<Timestamp>, cards: &dyn Cards) -> Option<Value>;
 }
 
 /// The headers of the response, and the documentation of its body.
@@ -64,90 +83,17 @@ pub enum NothingToRead {
     NoContent,
 }
 
-const DATA_STREAM: Head = Head {
-    content_type: "text/plain; charset=utf-8",
-    media_type: "text/plain",
-    protocol: "x-vercel-ai-data-stream",
-    schema_type: "string",
-    description: "The data stream protocol of AI SDK 4: lines of `code:json`.",
-};
-
-const UI_MESSAGE_STREAM: Head = Head {
-    content_type: "text/event-stream",
-    media_type: "text/event-stream",
-    protocol: "x-vercel-ai-ui-message-stream",
-    schema_type: "",
-    description: "The UI message stream of AI SDK 5 to 7: Server-Sent Events of JSON chunks, then `[DONE]`.",
-};
-
-/// The pages of the UI message stream.
-const UI_PAGE: ClientTraits =
-    ClientTraits { reposts_until_settled: true, needs_earlier_steps: true, resumes_by_get: false };
-
 impl Dialect {
-    /// The data stream of AI SDK 4.
-    pub const DATA_V1: &'static Self = &Self {
-        name: "data-v1",
-        format: "v4",
-        head: &DATA_STREAM,
-        client: ClientTraits {
-            reposts_until_settled: false,
-            needs_earlier_steps: false,
-            resumes_by_get: true,
-        },
-        nothing_to_read: NothingToRead::EmptyStream,
-        encoder: |audience| Box::new(DataV1::new(audience)),
-        reload: v4_message,
-    };
-
-    /// The UI message stream of AI SDK 5.
-    pub const UI_V5: &'static Self = &Self {
-        name: "ui-v5",
-        format: "ui-v5",
-        head: &UI_MESSAGE_STREAM,
-        client: UI_PAGE,
-        nothing_to_read: NothingToRead::NoContent,
-        encoder: |audience| Box::new(UiMessage::new(UiDialect::V5, audience)),
-        reload: |message, _, cards| ui_reload(message, UiDialect::V5, cards),
-    };
-
-    /// The UI message stream of AI SDK 6, which AI SDK 7 reads too.
-    pub const UI_V6: &'static Self = &Self {
-        name: "ui-v6",
-        format: "ui-v6",
-        head: &UI_MESSAGE_STREAM,
-        client: UI_PAGE,
-        nothing_to_read: NothingToRead::NoContent,
-        encoder: |audience| Box::new(UiMessage::new(UiDialect::V6, audience)),
-        reload: |message, _, cards| ui_reload(message, UiDialect::V6, cards),
-    };
-
-    /// The UI message stream of AI SDK 7.
-    pub const UI_V7: &'static Self = &Self {
-        name: "ui-v7",
-        format: "ui-v7",
-        head: &UI_MESSAGE_STREAM,
-        client: UI_PAGE,
-        nothing_to_read: NothingToRead::NoContent,
-        encoder: |audience| Box::new(UiMessage::new(UiDialect::V7, audience)),
-        reload: |message, _, cards| ui_reload(message, UiDialect::V7, cards),
-    };
+    /// The dialect of pages that name none and do not post the bodies of the UI message stream.
+    pub const DATA_V1: &'static Self = &DATA_V1;
 
     /// All dialects, in the order of their documentation.
-    pub const ALL: [&'static Self; 4] = [Self::DATA_V1, Self::UI_V5, Self::UI_V6, Self::UI_V7];
-
-    /// Returns the dialect of a configured word.
-    pub const fn of_ui(word: UiDialect) -> &'static Self {
-        match word {
-            UiDialect::V5 => Self::UI_V5,
-            UiDialect::V6 => Self::UI_V6,
-            UiDialect::V7 => Self::UI_V7,
-        }
-    }
+    pub const ALL: &'static [&'static Self] =
+        &[Self::DATA_V1, UiDialect::V5.dialect(), UiDialect::V6.dialect(), UiDialect::V7.dialect()];
 
     /// Creates an encoder for one client.
     pub fn encoder(&self, audience: Audience) -> Box<dyn Encoder> {
-        (self.encoder)(audience)
+        self.protocol.encoder(audience)
     }
 
     /// Returns one message as the pages of this dialect hold it; `None` if they hold no such message yet. If
@@ -159,7 +105,7 @@ impl Dialect {
         turn_began: Option<Timestamp>,
         cards: &dyn Cards,
     ) -> Option<Value> {
-        (self.reload)(message, turn_began, cards)
+        self.protocol.reload(message, turn_began, cards)
     }
 }
 
@@ -168,6 +114,8 @@ impl PartialEq for Dialect {
         self.name == other.name
     }
 }
+
+impl Eq for Dialect {}
 
 impl Head {
     /// Returns the heads of all dialects, each one once.
@@ -198,9 +146,15 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_has_the_same_name_in_the_configuration_and_in_requests() {
-        for word in [UiDialect::V5, UiDialect::V6, UiDialect::V7] {
-            assert_eq!(json!(word), Dialect::of_ui(word).name);
+    fn the_configuration_names_each_version_of_the_ui_message_stream_and_no_other_dialect() {
+        for dialect in Dialect::ALL {
+            let named = serde_json::from_value::<UiDialect>(json!(dialect.name));
+            match named {
+                Ok(named) => assert_eq!((json!(named), dialect.is_ui), (json!(dialect.name), true)),
+                Err(_) => assert!(!dialect.is_ui, "{}", dialect.name),
+            }
         }
+        let unknown = serde_json::from_value::<UiDialect>(json!("ui-v0")).unwrap_err().to_string();
+        assert!(unknown.contains("`ui-v5`, `ui-v6`"), "{unknown}");
     }
 }

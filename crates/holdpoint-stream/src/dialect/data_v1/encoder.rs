@@ -1,12 +1,12 @@
-//! The dialect `data-v1`: the data stream of AI SDK 4, lines of `code:json`.
+//! The stream: lines of `code:json`.
 //!
 //! The codes and their handling in a client are in `@ai-sdk/ui-utils` 1.2 (`dataStreamParts`,
 //! `processChatResponse`). A client parses a chunk only when it ends with a line, so the encoder always
 //! writes an event whole.
 
-use super::hold_parts::{decision, hold, in_order_of_decision};
-use super::written::WrittenParts;
-use super::{Audience, Encoder, failure};
+use crate::hold_parts::{decision, hold, in_order_of_decision};
+use crate::written::WrittenParts;
+use crate::{Audience, Encoder, failure};
 use bytes::{BufMut, BytesMut};
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::message::{Source, Usage};
