@@ -164,11 +164,7 @@ struct PlayedTurns {
     others: Vec<String>,
 }
 
-<<<<<<< HEAD
-async fn play(dialect: &str, model_steps: &[ModelStep], fates: &[CallFate]) -> PlayedTurns {
-=======
-async fn play(dialect: &TestedDialect, model_steps: &[ModelStep], fates: &[Fate]) -> Played {
->>>>>>> dialect
+async fn play(dialect: &TestedDialect, model_steps: &[ModelStep], fates: &[CallFate]) -> PlayedTurns {
     let app = Embedded::start().await;
     for model_steps in model_steps {
         app.scene.then(step(model_steps));
@@ -196,11 +192,7 @@ async fn play(dialect: &TestedDialect, model_steps: &[ModelStep], fates: &[Fate]
         let mut parts = Vec::new();
         for id in pending {
             let fate = match fates.next().unwrap() {
-<<<<<<< HEAD
-                CallFate::Page(yes) if dialect == "ui-v5" => CallFate::Other(yes),
-=======
-                Fate::Page(yes) if dialect.approvals == PageApprovals::Unknown => Fate::Other(yes),
->>>>>>> dialect
+                CallFate::Page(yes) if dialect.approvals == PageApprovals::Unknown => CallFate::Other(yes),
                 fate => fate,
             };
             fated.insert(id.clone(), fate);
@@ -270,11 +262,7 @@ fn comparable(message: &Value, others: &[String]) -> Value {
 }
 
 /// What pages of these SDK releases hold after reading these turns, and how each turn ended for them.
-<<<<<<< HEAD
-fn read(clients: &[&str], played: &[PlayedTurns]) -> Vec<Value> {
-=======
-fn read(dialect: &TestedDialect, played: &[Played]) -> Vec<Value> {
->>>>>>> dialect
+fn read(dialect: &TestedDialect, played: &[PlayedTurns]) -> Vec<Value> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
     // The fuzz target of the dialects has the first releases too.
     let clients = dialect.readers.iter().filter(|reader| !reader.ends_with("-first"));

@@ -21,7 +21,7 @@ use sea_orm::sea_query::{
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, FromQueryResult, Iterable,
-    PaginatorTrait, QueryFilter, UpdateMany,
+    PaginatorTrait, QueryFilter, QuerySelect, UpdateMany,
 };
 use serde_json::{Map, json};
 use std::collections::HashMap;
@@ -171,9 +171,9 @@ impl EventReader {
 
     /// Returns conditions that each match one index. Together they cover all events that the reader may see,
     /// and as few others as the indexes can exclude.
-    fn indexes(&self, about: &EventFilter) -> EventIndexes {
-        if let Some(named) = about.index() {
-            return EventIndexes::one(named.add(about.condition()));
+    fn indexes(&self, about: &ScopedFilter) -> EventIndexes {
+        if let Some(named) = &about.index {
+            return EventIndexes::one(Condition::all().add(named.clone()).add(about.filter.condition()));
         }
         let Principal { tenant_id, user_id, .. } = &self.principal;
         let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
@@ -214,32 +214,6 @@ impl EventFilter {
         session.is_some() || thread.is_some() || run.is_some() || call.is_some()
     }
 
-    /// Matches an index that has all events of the filter: those of one run, or of one session.
-    fn index(&self) -> Option<Condition> {
-        let Self { session, thread, run, call } = self;
-        let of_call = |id: &ToolCallId| {
-            let run = Query::select()
-                .column(tool_call::Column::RunId)
-                .from(tool_call::Entity.table_ref())
-                .and_where(tool_call::Column::ToolCallId.eq(id.to_string()))
-                .to_owned();
-            Expr::col(event::Column::RunId).eq(run)
-        };
-        let of_thread = |id: &ThreadId| {
-            let session = Query::select()
-                .column(thread::Column::SessionId)
-                .from(thread::Entity.table_ref())
-                .and_where(thread::Column::ThreadId.eq(id.to_string()))
-                .to_owned();
-            Expr::col(event::Column::SessionId).eq(session)
-        };
-        let index = (call.as_ref().map(of_call))
-            .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
-            .or_else(|| thread.as_ref().map(of_thread))
-            .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())))?;
-        Some(Condition::all().add(index))
-    }
-
     pub(crate) fn condition(&self) -> Condition {
         let Self { session, thread, run, call } = self;
         Condition::all()
@@ -248,6 +222,14 @@ impl EventFilter {
             .add_option(run.map(|id| event::Column::RunId.eq(id.to_string())))
             .add_option(call.map(|id| event::Column::ToolCallId.eq(id.to_string())))
     }
+}
+
+/// A filter with the index that has all of its events: those of one run, or of one session.
+struct ScopedFilter {
+    filter: EventFilter,
+    /// `None` if the filter names nothing. Without a parameter whose value the database has to look up, because its plan
+    /// depends on the value.
+    index: Option<SimpleExpr>,
 }
 
 /// The events after a number, at least up to another number. The range may have later events too.
@@ -296,12 +278,12 @@ pub struct EventsRead {
 }
 
 /// Selects the first events of a range that the reader may see, from a limited number of rows.
-fn seen(reader: &EventReader, about: &EventFilter, range: Range, size: u64) -> SelectStatement {
+fn seen(reader: &EventReader, about: &ScopedFilter, range: Range, size: u64) -> SelectStatement {
     let rows = range.rows(reader.indexes(about), rows_for(size));
     Query::select()
         .columns(event::Column::iter())
         .from_subquery(rows, event::Entity)
-        .cond_where(about.condition())
+        .cond_where(about.filter.condition())
         .and_where(reader.sees())
         .order_by(event::Column::Seq, Order::Asc)
         .limit(size.saturating_add(1))
@@ -322,10 +304,11 @@ impl Read {
         page: PageSize,
     ) -> Result<EventsRead, StoreError> {
         let range = Range::after(after);
-        let bytes = self.event_bytes(seen(reader, about, range, page.items), page.items).await?;
+        let scoped = self.scoped(about).await?;
+        let bytes = self.event_bytes(seen(reader, &scoped, range, page.items), page.items).await?;
         // If no event is visible, the scan covers as many rows as for a whole page.
         let size = if bytes.is_empty() { page.items } else { page.fitting(bytes) };
-        self.events(reader, about, range, size).await
+        self.events_of(reader, &scoped, range, size).await
     }
 
     /// Returns the events in this range, in the order of their numbers: at most `size`, from at most ten
@@ -337,7 +320,17 @@ impl Read {
         range: Range,
         size: u64,
     ) -> Result<EventsRead, StoreError> {
-        let reader = &self.narrowed_reader(reader, about).await?;
+        self.events_of(reader, &self.scoped(about).await?, range, size).await
+    }
+
+    async fn events_of(
+        &self,
+        reader: &EventReader,
+        about: &ScopedFilter,
+        range: Range,
+        size: u64,
+    ) -> Result<EventsRead, StoreError> {
+        let reader = &self.narrowed_reader(reader, &about.filter).await?;
         let seen = self.tx.get_database_backend().build(&seen(reader, about, range, size));
         let found = event::Model::find_by_statement(seen).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
@@ -348,6 +341,29 @@ impl Read {
         let calls = self.calls_of(&items).await?;
         let events = items.into_iter().filter_map(|row| event(row, &calls)).collect();
         Ok(EventsRead { events, up_to })
+    }
+
+    /// Looks up the run of a call, or the session of a thread.
+    async fn scoped(&self, about: &EventFilter) -> Result<ScopedFilter, StoreError> {
+        let EventFilter { session, thread, run, call } = about;
+        let index = if let Some(call) = call {
+            let of_call = tool_call::Entity::find_by_id(call.to_string());
+            let run: Option<String> =
+                of_call.select_only().column(tool_call::Column::RunId).into_tuple().one(&self.tx).await?;
+            Some(run.map(|run| event::Column::RunId.eq(run)))
+        } else if let Some(run) = run {
+            Some(Some(event::Column::RunId.eq(run.to_string())))
+        } else if let Some(thread) = thread {
+            let of_thread = thread::Entity::find_by_id(thread.to_string());
+            let session: Option<String> =
+                of_thread.select_only().column(thread::Column::SessionId).into_tuple().one(&self.tx).await?;
+            Some(session.map(|session| event::Column::SessionId.eq(session)))
+        } else {
+            session.map(|session| Some(event::Column::SessionId.eq(session.to_string())))
+        };
+        // A call or a thread that does not exist has no events.
+        let index = index.map(|index| index.unwrap_or_else(|| Expr::value(false)));
+        Ok(ScopedFilter { filter: *about, index })
     }
 
     /// Returns the reader without the parts by which the reader sees no call, for a scan of all threads.
@@ -368,7 +384,7 @@ impl Read {
     async fn end_of_look(
         &self,
         reader: &EventReader,
-        about: &EventFilter,
+        about: &ScopedFilter,
         range: Range,
         size: u64,
     ) -> Result<Option<i64>, StoreError> {
@@ -491,24 +507,29 @@ mod tests {
         let (user, operator) = (of_tools(&[]), Visibility::Operator);
         let approver = of_tools(&["pay", "refund"]);
         let id = Uuid::nil();
-        let about = EventFilter::default();
-        let thread = EventFilter { thread: Some(ThreadId::new(id)), ..about };
-        let session = EventFilter { session: Some(ThreadId::new(id)), ..about };
-        let run = EventFilter { run: Some(RunId::new(id)), ..about };
-        let call = EventFilter { call: Some(ToolCallId::new(id)), ..about };
+        let none = EventFilter::default();
+        let scoped = |filter, index| ScopedFilter { filter, index };
+        let (of_session, of_run) = (event::Column::SessionId.eq("x"), event::Column::RunId.eq("x"));
+        let about = scoped(none, None);
+        let of_thread = EventFilter { thread: Some(ThreadId::new(id)), ..none };
+        let thread = scoped(of_thread, Some(of_session.clone()));
+        let session = EventFilter { session: Some(ThreadId::new(id)), ..none };
+        let session = scoped(session, Some(of_session));
+        let run = scoped(EventFilter { run: Some(RunId::new(id)), ..none }, Some(of_run.clone()));
+        let call = scoped(EventFilter { call: Some(ToolCallId::new(id)), ..none }, Some(of_run));
         for (visibility, about, indexes) in [
-            (&user, about, &["events_user"][..]),
-            (&operator, about, &["events_tenant"]),
-            (&delegate, about, &["events_tenant"]),
-            (&role, about, &["events_tenant"]),
-            (&approver, about, &["events_held", "events_held", "events_user"]),
-            (&user, thread, &["events_session"]),
-            (&approver, thread, &["events_session"]),
-            (&operator, session, &["events_session"]),
-            (&approver, run, &["events_run"]),
-            (&approver, call, &["events_run"]),
+            (&user, &about, &["events_user"][..]),
+            (&operator, &about, &["events_tenant"]),
+            (&delegate, &about, &["events_tenant"]),
+            (&role, &about, &["events_tenant"]),
+            (&approver, &about, &["events_held", "events_held", "events_user"]),
+            (&user, &thread, &["events_session"]),
+            (&approver, &thread, &["events_session"]),
+            (&operator, &session, &["events_session"]),
+            (&approver, &run, &["events_run"]),
+            (&approver, &call, &["events_run"]),
         ] {
-            let statement = seen(&reader(visibility.clone()), &about, Range::after(7), 16);
+            let statement = seen(&reader(visibility.clone()), about, Range::after(7), 16);
             let read = store.read().await.unwrap();
             let Statement { sql, values, .. } = DbBackend::Sqlite.build(&statement);
             let sql = format!("EXPLAIN QUERY PLAN {sql}");
