@@ -125,10 +125,7 @@ mod tests {
             let marked = TABLES.lines().filter(|line| line.ends_with(marker) && !line.starts_with("--"));
             marked.map(|line| line.trim_end_matches(marker).trim()).collect()
         };
-        assert_eq!(
-            lines(POSTGRES_ONLY),
-            ["place        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"]
-        );
+        assert_eq!(lines(POSTGRES_ONLY), ["place        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"]);
         assert_eq!(
             lines(SQLITE_ONLY),
             ["UNIQUE (thread_id, tenant_id),", "place        INTEGER PRIMARY KEY,"]

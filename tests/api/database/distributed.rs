@@ -47,9 +47,15 @@ fn a_statement_that_a_distributed_table_refuses_is_recognised() {
     for (sql, expected) in [
         ("UPDATE a SET b = 1 RETURNING b, pg_notify($1, b::TEXT)", Some("a function in RETURNING")),
         ("WITH c AS (UPDATE a SET b = 1 RETURNING b) SELECT count(*) FROM c", None),
-        ("SELECT * FROM a JOIN b ON true ORDER BY c FOR UPDATE", Some("FOR UPDATE and ORDER BY over several tables")),
+        (
+            "SELECT * FROM a JOIN b ON true ORDER BY c FOR UPDATE",
+            Some("FOR UPDATE and ORDER BY over several tables"),
+        ),
         ("SELECT * FROM a ORDER BY c LIMIT 1 FOR UPDATE", None),
-        ("WITH b AS (SELECT * FROM a WHERE c = (SELECT max(c) FROM a) FOR UPDATE) SELECT * FROM b JOIN d ORDER BY e", None),
+        (
+            "WITH b AS (SELECT * FROM a WHERE c = (SELECT max(c) FROM a) FOR UPDATE) SELECT * FROM b JOIN d ORDER BY e",
+            None,
+        ),
         ("SET LOCAL jit = off; SET LOCAL enable_seqscan = off", Some("several commands in one text")),
         ("BEGIN; SELECT 1", None),
     ] {
@@ -58,7 +64,7 @@ fn a_statement_that_a_distributed_table_refuses_is_recognised() {
 }
 
 #[tokio::test]
-async fn on_postgres_no_statement_of_a_round_and_of_the_background_tasks_is_one_that_a_distributed_table_refuses() {
+async fn on_postgres_no_statement_of_a_round_is_one_that_a_distributed_table_refuses() {
     let server = Recorded::start(|_| {}).await;
     let client = &server.app.client;
     let (thread, approved) = server.app.held("pay", "10").await;

@@ -272,7 +272,10 @@ impl Calls {
                 "UPDATE sent_answers SET text = '', erased_at = 1, kind = 'note'".to_owned(),
                 "a text sent to the model does not change",
             ),
-            same("UPDATE sent_answers SET erased_at = 1".to_owned(), "(length(text) > 0) = (erased_at IS NULL)"),
+            same(
+                "UPDATE sent_answers SET erased_at = 1".to_owned(),
+                "(length(text) > 0) = (erased_at IS NULL)",
+            ),
             // A grant records an approval that a user gave, until it is revoked.
             same(granted(succeeded, "NULL", "'user:local'", "'other'"), forged),
             same(granted(succeeded, "NULL", "'user:other'", "tool_name"), forged),

@@ -74,7 +74,8 @@ const TOUCHED: &str = r#"SELECT DISTINCT tenant_id, user_id, NULL AS role FROM "
 const NUMBER_SQLITE: &str = "WITH next AS (
         SELECT place, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL)
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.place = next.place";
-const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events WHERE seq IS NOT NULL)";
+const COUNT_SQLITE: &str =
+    "UPDATE event_sequence SET last = (SELECT max(seq) FROM events WHERE seq IS NOT NULL)";
 
 #[derive(Debug, Clone, Copy, FromQueryResult)]
 pub struct NumberedEvents {
