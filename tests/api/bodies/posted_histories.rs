@@ -80,7 +80,7 @@ async fn the_same_history_again_regenerates_the_answer() {
     assert_ne!(after[3]["message_id"], before[3]["message_id"]);
     assert_ne!(after[3]["run_id"], before[3]["run_id"], "a new run");
     let old = before[3].text("message_id");
-    let cut = format!("messages WHERE message_id = '{old}' AND status = 'superseded'");
+    let cut = format!("messages WHERE message_id = '{old}' AND superseded_at IS NOT NULL");
     assert_eq!(app.rows.count(&cut).await, 1);
     let question = before[2].text("message_id");
     let runs = format!("runs WHERE user_message_id = '{question}'");
@@ -118,7 +118,7 @@ async fn a_changed_last_message_is_an_edit_and_supersedes_the_messages_after_it(
     assert_eq!(app.client.questions(&thread).await, ["one", "2"]);
     assert_eq!(app.client.messages(&thread).await.len(), 4);
     // `two`, `three` and `3` with their answers.
-    assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 6);
+    assert_eq!(app.rows.count("messages WHERE superseded_at IS NOT NULL").await, 6);
 }
 
 #[tokio::test]

@@ -153,12 +153,12 @@ async fn a_thread_with_the_maximum_of_messages_is_purged() {
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)";
     for sql in [
         format!(
-            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-             SELECT 'user-' || n, '{thread}', 'run', 2 * n, 'user', 'complete', 'words', 1 FROM numbers"
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, content, created_at)
+             SELECT 'user-' || n, '{thread}', 'run', 2 * n, 'user', 'words', 1 FROM numbers"
         ),
         format!(
-            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-             SELECT 'assistant-' || n, '{thread}', 'run', 2 * n + 1, 'assistant', 'complete', NULL, 1 FROM numbers"
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, content, created_at)
+             SELECT 'assistant-' || n, '{thread}', 'run', 2 * n + 1, 'assistant', NULL, 1 FROM numbers"
         ),
         format!(
             "{numbers} INSERT INTO message_steps (message_id, n, status, parts, created_at)

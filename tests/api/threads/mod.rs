@@ -6,3 +6,4 @@ mod many;
 mod names;
 mod resource;
 mod session_list;
+mod statuses;

@@ -39,7 +39,7 @@ async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_r
     let stands = |row: &Value| (row["role"].clone(), row["client_id"].clone());
     let gone = app
         .rows
-        .all("SELECT role, client_id FROM messages WHERE status = 'superseded' ORDER BY ordinal")
+        .all("SELECT role, client_id FROM messages WHERE superseded_at IS NOT NULL ORDER BY ordinal")
         .await;
     let [user, assistant] = [json!("user"), json!("assistant")];
     let expected = [

@@ -28,7 +28,7 @@ async fn a_regenerate_as_every_major_posts_it() {
             assert_eq!(messages.len(), 2);
             assert_eq!(messages[1]["message_id"], turn.message_id());
             assert_ne!(turn.message_id(), talk.answers[0], "another answer is another message");
-            let old = format!("messages WHERE message_id = '{}' AND status = 'superseded'", talk.answers[0]);
+            let old = format!("messages WHERE message_id = '{}' AND superseded_at IS NOT NULL", talk.answers[0]);
             assert_eq!((app.rows.count(&old).await, cut(&app).await), (1, 1));
             let question = messages[0].text("message_id");
             let runs = format!("runs WHERE user_message_id = '{question}'");

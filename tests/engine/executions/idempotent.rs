@@ -381,7 +381,7 @@ async fn a_call_of_a_regenerated_answer_is_not_retried() {
     app.scene.answers("All is tidy.");
     let again = json!({ "messages": [{ "role": "user", "content": "tidy up" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "All is tidy.");
-    assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 1);
+    assert_eq!(app.rows.count("messages WHERE superseded_at IS NOT NULL").await, 1);
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.release.add_permits(1);

@@ -12,7 +12,6 @@ use holdpoint_core::decision::Surface;
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{ExecId, ToolCallId};
-use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
@@ -341,7 +340,7 @@ impl Write {
             .eq(RunStatus::Cancelled.word())
             .or(run::Column::CancelRequestedAt.is_not_null());
         let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
-        let cut_off = message::Column::Status.eq(MessageStatus::Superseded.word());
+        let cut_off = message::Column::SupersededAt.is_not_null();
         let cut_off =
             message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
         Ok(stopped + cut_off == 0 && !thread.is_deleted)

@@ -66,7 +66,7 @@ impl Read {
         let last = message::Entity::find()
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Role.eq(Role::Assistant.word()))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded.word()))
+            .filter(message::Column::SupersededAt.is_null())
             .order_by_desc(message::Column::Ordinal)
             .one(&self.tx)
             .await?;
@@ -211,6 +211,7 @@ impl Write {
             roles: Set(json!(run.options.roles).to_string()),
             owner: Set(owner),
             lease_until: Set(lease_until),
+            cut_short: Set(false),
             server_resumes: Set(false),
             resumed_alone: Set(false),
             created_at: Set(self.now.as_micros()),
@@ -296,16 +297,17 @@ impl Write {
     ) -> Result<(), StoreError> {
         self.cancel_calls(thread, CallsToCancel::UnclaimedFrom(ordinal), actor).await?;
         message::Entity::update_many()
-            .col_expr(message::Column::Status, Expr::value(MessageStatus::Superseded.word()))
+            .col_expr(message::Column::SupersededAt, Expr::value(self.now.as_micros()))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Ordinal.gte(ordinal))
+            .filter(message::Column::SupersededAt.is_null())
             .exec(&self.tx)
             .await?;
         let cut = Query::select()
             .column(message::Column::MessageId)
             .from(message::Entity.table_ref())
             .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
-            .and_where(message::Column::Status.eq(MessageStatus::Superseded.word()))
+            .and_where(message::Column::SupersededAt.is_not_null())
             .to_owned();
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
@@ -392,10 +394,10 @@ fn message_row(message: &Message) -> message::ActiveModel {
         run_id: Set(message.run_id.to_string()),
         ordinal: Set(message.ordinal),
         role: Set(message.body.role().word().to_owned()),
-        status: Set(message.status.word().to_owned()),
         client_id: Set(message.client_id.clone()),
         content: Set(content),
         created_at: Set(message.created_at.as_micros()),
+        superseded_at: Set(None),
         erased_at: Set(None),
     }
 }

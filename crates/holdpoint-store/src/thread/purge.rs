@@ -4,7 +4,6 @@
 use crate::entity::{grant, message, run, sent_answer, step, thread, tool_call, tool_request};
 use crate::{StoreError, TimedRead, Write};
 use holdpoint_core::id::ThreadId;
-use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use holdpoint_core::tool::tool_request::RequestState;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
@@ -17,6 +16,10 @@ const PAGE: u64 = 500;
 /// The deleted threads that are not erased. A literal, so that the partial index `threads_to_erase` is
 /// usable.
 const TO_ERASE: &str = "deleted_at IS NOT NULL AND erased_at IS NULL";
+
+/// A turn writes the message.
+const WRITTEN: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs
+    WHERE runs.assistant_message_id = messages.message_id AND runs.status = 'running')"#;
 
 /// The number of rows of a table that one transaction erases. Each erased row changes the counters of its thread, and
 /// a transaction that changes one row many times gets slower with each change.
@@ -93,7 +96,7 @@ impl Write {
 
     async fn erase_messages(&self, id: ThreadId) -> Result<u64, StoreError> {
         let of_thread = message::Column::ThreadId.eq(id.to_string());
-        let ended = of_thread.and(message::Column::Status.ne(MessageStatus::Streaming.word()));
+        let ended = of_thread.and(message::Column::SupersededAt.is_not_null().or(Expr::cust(WRITTEN).not()));
         let batch =
             batch::<message::Entity>(message::Column::MessageId, message::Column::ErasedAt, ended.clone());
         let erased = self
