@@ -11,7 +11,7 @@ CREATE TABLE threads (
     client_id   TEXT,
     title       TEXT NOT NULL,
     policy      TEXT,
-    -- Number of messages, and bytes of texts, arguments and results. Triggers count both.
+    -- Number of messages, and bytes of texts, arguments and results: the store adds what each transaction adds.
     messages    BIGINT NOT NULL DEFAULT 0,
     bytes       BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,

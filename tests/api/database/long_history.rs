@@ -43,6 +43,7 @@ async fn lengthen(rows: &Rows, thread: &str) {
     for statement in statements {
         assert_eq!(rows.change(&statement).await, Ok(u64::from(TURNS)), "{statement}");
     }
+    rows.count_again().await;
 }
 
 /// Prints what turns cost, and returns the statements of the cheapest one.

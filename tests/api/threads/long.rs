@@ -44,6 +44,7 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, messages: u32, calls:
     for (insert, rows) in [(messages, message_rows), (cut_off, 1), (step, 1), (calls, call_rows)] {
         assert_eq!(app.rows.change(&insert).await, Ok(u64::from(rows)));
     }
+    app.rows.count_again().await;
 }
 
 /// Takes a turn in a thread with these rows, and lists it.

@@ -1,5 +1,6 @@
 //! Threads and sessions: their routes, their names, and threads of any length.
 
+mod counted;
 mod full;
 mod long;
 mod many;

@@ -46,6 +46,7 @@ async fn an_answer_has_the_status_of_its_run() {
     gate.add_permits(usize::MAX >> 4);
     turn.bytes().await.unwrap();
     assert_eq!(last(&app, &thread).await, both("complete", "completed"));
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -68,6 +69,7 @@ async fn the_answer_of_a_cancelled_run_is_whole_if_the_run_waited() {
     cancel_run_of(&app, &running).await;
     turn.bytes().await.unwrap();
     assert_eq!(last(&app, &running).await, both("interrupted", "cancelled"));
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -90,10 +92,10 @@ async fn no_statement_forges_the_status_of_a_message() {
         ("UPDATE messages SET superseded_at = 1 WHERE superseded_at IS NOT NULL".to_owned(), fixed),
         (format!("UPDATE messages SET erased_at = 1 WHERE {written}"), fixed),
         (format!("UPDATE messages SET erased_at = 1, superseded_at = 1 WHERE {written}"), fixed),
-        ("UPDATE runs SET cut_short = TRUE WHERE status = 'completed'".to_owned(), "cut_short"),
+        ("UPDATE runs SET cut_short = TRUE WHERE status = 'completed'".to_owned(), "check constraint"),
     ] {
         let refused = app.rows.change(&statement).await.expect_err(&statement);
-        assert!(refused.contains(refusal), "{statement}: {refused}");
+        assert!(refused.to_lowercase().contains(refusal), "{statement}: {refused}");
     }
     let erased = "UPDATE messages SET erased_at = 1 WHERE role = 'assistant' AND superseded_at IS NOT NULL";
     assert_eq!(app.rows.change(erased).await, Ok(1), "an answer that no turn writes may be erased");

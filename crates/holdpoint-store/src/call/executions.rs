@@ -169,7 +169,7 @@ impl Write {
         let subject = Subject::call(thread, call);
         let event_type = EventType::ToolStarted;
         let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
-        if !self.apply_with_event(call.id, claimed, &started).await? {
+        if !self.apply_with_event(call.id, claimed, None, &started).await? {
             return Ok(Claim::Refused(Box::new(self)));
         }
         let call = committed(thread, call.clone(), locked.approved_by.clone(), execution);
@@ -269,8 +269,15 @@ impl Write {
             }
         };
         let late = self.known::<Interrupted>(outcome, &result);
+        // The call is locked, so its row decides which of the two matches.
+        let row = &locked.call;
+        let is_held = row.exec_id == Some(execution.id.to_string())
+            && row.child_run_id.is_none()
+            && row.erased_at.is_none();
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
+            let is_certain = is_held && row.state == moved.from.word();
+            let moved = if is_certain { moved.certain() } else { moved };
             if self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await? {
                 return Ok(SettleOutcome::Ended(Box::new(self.settled(locked, outcome, result)?)));
             }
@@ -404,7 +411,7 @@ impl Write {
         let of_call = OfCall { id, tool: &row.name, is_held: row.held };
         let subject = Subject { thread, run_id, call: Some(of_call) };
         let event = NewEvent { event_type: event, actor, subject: &subject, data };
-        if !self.apply_with_event(id, moved, &event).await? {
+        if !self.apply_with_event(id, moved, Some(row), &event).await? {
             return Ok(false);
         }
         if ends && row.by_worker && !row.held {

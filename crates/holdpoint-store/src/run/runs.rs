@@ -3,6 +3,7 @@
 use crate::entity::{message, run, tool_call};
 use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
+use crate::thread::extents::{bytes_set, sum};
 use crate::thread::threads::threads_of;
 use crate::{CallsToCancel, Lease, LockedThread, Read, StoreError, Thread, Transcript, Write, sql::rows};
 use holdpoint_core::Principal;
@@ -187,7 +188,9 @@ impl Write {
         let answer = message(ordinal, Body::Assistant(Vec::new()), shown, None);
         let assistant_message_id = answer.id;
         messages.push(answer);
-        self.insert_later(messages.iter().map(message_row)).await?;
+        let rows: Vec<_> = messages.iter().map(message_row).collect();
+        self.add_messages(thread.id, rows.len(), sum(rows.iter().map(bytes_set)));
+        self.insert_later(rows).await?;
         let run = Run {
             id: run_id,
             thread_id: thread.id,
