@@ -59,7 +59,7 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
         ("untrue or two-faced answers", broken(&["C1", "C2", "C3", "C4", "D3", "D4", "D5"])),
         ("malformed or changed histories", broken(&["H1", "H2", "H3", "N1"])),
         ("leaks across tenants and users", broken(&["T1"])),
-        ("broken rows and unlawful moves", broken(&["S5", "A1", "SQL"])),
+        ("broken rows and unlawful moves", broken(&["S5", "A1", "SQL", "R1"])),
         ("refused by the database", broken(&["G"])),
         ("panics and 500", broken(&["P", "E"])),
         ("seed", seed.to_string()),

@@ -2,10 +2,28 @@
 
 use crate::json::JsonPointer;
 use anyhow::{Context, Result};
-use sea_orm::{ConnectionTrait, DatabaseConnection, FromQueryResult, JsonValue, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, FromQueryResult, JsonValue, QueryResult, Statement};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
+
+/// The counts of each thread. A step counts after its end.
+const COUNTS: &str = "SELECT thread_id, messages, bytes,
+    (SELECT count(*) FROM messages WHERE messages.thread_id = threads.thread_id) AS true_messages,
+    (SELECT CAST(COALESCE(SUM(octet_length(COALESCE(content, ''))), 0) AS BIGINT)
+        FROM messages WHERE messages.thread_id = threads.thread_id)
+    + (SELECT CAST(COALESCE(SUM(octet_length(parts) + octet_length(COALESCE(provider_state, ''))), 0) AS BIGINT)
+        FROM message_steps JOIN messages ON messages.message_id = message_steps.message_id
+        WHERE messages.thread_id = threads.thread_id AND message_steps.status <> 'streaming')
+    + (SELECT CAST(COALESCE(SUM(octet_length(arguments) + octet_length(COALESCE(model_arguments, ''))
+        + octet_length(COALESCE(validated_inputs, '')) + octet_length(COALESCE(preview, ''))
+        + octet_length(COALESCE(validated_preview, '')) + octet_length(COALESCE(output, ''))
+        + octet_length(COALESCE(result, ''))), 0) AS BIGINT)
+        FROM tool_calls WHERE tool_calls.thread_id = threads.thread_id)
+    + (SELECT CAST(COALESCE(SUM(octet_length(text)), 0) AS BIGINT)
+        FROM sent_answers JOIN tool_calls ON tool_calls.tool_call_id = sent_answers.tool_call_id
+        WHERE tool_calls.thread_id = threads.thread_id) AS true_bytes
+    FROM threads";
 
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CallRow {
@@ -81,6 +99,16 @@ pub(crate) struct ThreadRow {
     pub(crate) user_id: String,
 }
 
+/// The counts of a thread, and the sums over its rows.
+#[derive(Debug, Clone)]
+pub(crate) struct ThreadCounts {
+    pub(crate) thread_id: String,
+    pub(crate) messages: i64,
+    pub(crate) bytes: i64,
+    pub(crate) true_messages: i64,
+    pub(crate) true_bytes: i64,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct MessageRow {
     pub(crate) thread_id: String,
@@ -102,6 +130,7 @@ pub(crate) struct Rows {
     pub(crate) sent: Vec<SentRow>,
     pub(crate) runs: Vec<RunRow>,
     pub(crate) threads: Vec<ThreadRow>,
+    pub(crate) counts: Vec<ThreadCounts>,
     pub(crate) messages: Vec<MessageRow>,
     pub(crate) steps: Vec<StepRow>,
 }
@@ -134,6 +163,7 @@ impl Rows {
             sent: all(db, "SELECT * FROM sent_answers ORDER BY tool_call_id, n").await?,
             runs: all(db, "SELECT * FROM runs").await?,
             threads: all(db, "SELECT * FROM threads").await?,
+            counts: thread_counts(db).await?,
             messages: all(db, "SELECT * FROM messages").await?,
             steps: all(db, "SELECT * FROM message_steps ORDER BY message_id, n").await?,
         })
@@ -144,6 +174,22 @@ async fn all<T: DeserializeOwned>(db: &DatabaseConnection, sql: &'static str) ->
     let statement = Statement::from_string(db.get_database_backend(), sql);
     let rows = JsonValue::find_by_statement(statement).all(db).await.context(sql)?;
     rows.into_iter().map(|row| serde_json::from_value(row).context(sql)).collect()
+}
+
+/// Reads the counts by their places, because JSON lacks the sums of SQLite, which have no declared type.
+async fn thread_counts(db: &DatabaseConnection) -> Result<Vec<ThreadCounts>> {
+    let statement = Statement::from_string(db.get_database_backend(), COUNTS);
+    let rows = db.query_all_raw(statement).await.context(COUNTS)?;
+    let read = |row: &QueryResult| {
+        Ok(ThreadCounts {
+            thread_id: row.try_get_by_index(0)?,
+            messages: row.try_get_by_index(1)?,
+            bytes: row.try_get_by_index(2)?,
+            true_messages: row.try_get_by_index(3)?,
+            true_bytes: row.try_get_by_index(4)?,
+        })
+    };
+    rows.iter().map(read).collect()
 }
 
 pub(crate) async fn count(db: &DatabaseConnection, sql: &'static str) -> Result<i64> {

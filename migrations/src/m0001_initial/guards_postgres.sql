@@ -212,15 +212,6 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- The status of an answer follows its run. A superseded answer stays superseded.
-CREATE FUNCTION holdpoint_run_shown() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    UPDATE messages SET status = CASE WHEN NEW.status = 'running' THEN 'streaming'
-        WHEN NEW.status IN ('waiting', 'completed') THEN 'complete' ELSE 'interrupted' END
-    WHERE message_id = NEW.assistant_message_id AND status <> 'superseded';
-    RETURN NULL;
-END $$;
-
 CREATE FUNCTION holdpoint_step_written() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
@@ -250,8 +241,12 @@ BEGIN
            AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL AND NEW.content = ''))
        OR (OLD.erased_at IS NOT NULL AND OLD.erased_at IS DISTINCT FROM NEW.erased_at)
        OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
-           AND (OLD.status = 'streaming' OR OLD.status <> NEW.status))
-       OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
+           AND OLD.superseded_at IS DISTINCT FROM NEW.superseded_at)
+       OR (OLD.superseded_at IS NOT NULL AND OLD.superseded_at IS DISTINCT FROM NEW.superseded_at)
+    THEN RAISE EXCEPTION 'the content of a message does not change'; END IF;
+    -- A message that a turn writes is not erased.
+    IF OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL AND OLD.superseded_at IS NULL AND EXISTS (
+        SELECT 1 FROM runs WHERE assistant_message_id = OLD.message_id AND status = 'running')
     THEN RAISE EXCEPTION 'the content of a message does not change'; END IF;
     RETURN NEW;
 END $$;
@@ -313,10 +308,6 @@ CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
 -- call of a function sets its search_path, which costs more than the function.
 CREATE TRIGGER runs_moves BEFORE UPDATE OF status ON runs
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION holdpoint_run_moves();
-
-CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
-    FOR EACH ROW WHEN (OLD.status <> NEW.status AND 'running' IN (OLD.status, NEW.status))
-    EXECUTE FUNCTION holdpoint_run_shown();
 
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
     FOR EACH ROW WHEN (OLD.status <> 'streaming' OR OLD.erased_at IS NOT NULL OR NEW.erased_at IS NOT NULL)
@@ -387,8 +378,8 @@ CREATE TRIGGER messages_fixed BEFORE UPDATE OF message_id, thread_id, run_id, or
     created_at, erased_at ON messages
     FOR EACH ROW EXECUTE FUNCTION holdpoint_message_fixed();
 
-CREATE TRIGGER messages_superseded BEFORE UPDATE OF status ON messages
-    FOR EACH ROW WHEN (OLD.status = 'superseded') EXECUTE FUNCTION holdpoint_message_fixed();
+CREATE TRIGGER messages_superseded BEFORE UPDATE OF superseded_at ON messages
+    FOR EACH ROW WHEN (OLD.superseded_at IS NOT NULL) EXECUTE FUNCTION holdpoint_message_fixed();
 
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();

@@ -163,15 +163,6 @@ WHEN OLD.status IS NOT NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
     'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running', 'failed>cancelled')
 BEGIN SELECT RAISE(ABORT, 'illegal transition of a run'); END;
 
--- The status of an answer follows its run. A superseded answer stays superseded.
-CREATE TRIGGER runs_shown AFTER UPDATE OF status ON runs
-WHEN OLD.status IS NOT NEW.status AND 'running' IN (OLD.status, NEW.status)
-BEGIN
-    UPDATE messages SET status = CASE WHEN NEW.status = 'running' THEN 'streaming'
-        WHEN NEW.status IN ('waiting', 'completed') THEN 'complete' ELSE 'interrupted' END
-    WHERE message_id = NEW.assistant_message_id AND status <> 'superseded';
-END;
-
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
 WHEN OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;
@@ -266,9 +257,11 @@ WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
   OR (OLD.content IS NOT NEW.content
       AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL AND NEW.content = ''))
   OR (OLD.erased_at IS NOT NULL AND OLD.erased_at IS NOT NEW.erased_at)
+  -- A message that a turn writes is not erased.
   OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
-      AND (OLD.status = 'streaming' OR OLD.status IS NOT NEW.status))
-  OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
+      AND (OLD.superseded_at IS NOT NEW.superseded_at OR (OLD.superseded_at IS NULL AND EXISTS (
+          SELECT 1 FROM runs WHERE assistant_message_id = OLD.message_id AND status = 'running'))))
+  OR (OLD.superseded_at IS NOT NULL AND OLD.superseded_at IS NOT NEW.superseded_at)
 BEGIN SELECT RAISE(ABORT, 'the content of a message does not change'); END;
 
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
@@ -299,7 +292,7 @@ BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END;
 CREATE TRIGGER messages_new BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id
     OR (thread_id = NEW.thread_id AND ordinal = NEW.ordinal)
-    OR (thread_id = NEW.thread_id AND client_id = NEW.client_id AND status <> 'superseded'))
+    OR (thread_id = NEW.thread_id AND client_id = NEW.client_id AND superseded_at IS NULL))
 BEGIN SELECT RAISE(ABORT, 'messages are never replaced'); END;
 
 CREATE TRIGGER grants_born BEFORE INSERT ON grants

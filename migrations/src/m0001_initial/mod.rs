@@ -10,8 +10,6 @@ use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::DbBackend;
 
 const TABLES: &str = include_str!("tables.sql");
-const COUNTS_SQLITE: &str = include_str!("counts_sqlite.sql");
-const COUNTS_POSTGRES: &str = include_str!("counts_postgres.sql");
 const GUARDS_SQLITE: &str = include_str!("guards_sqlite.sql");
 const GUARDS_POSTGRES: &str = include_str!("guards_postgres.sql");
 
@@ -31,16 +29,16 @@ impl MigrationTrait for Initial {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let db = manager.get_connection();
         let backend = manager.get_database_backend();
-        let (counts, guards) = match backend {
-            DbBackend::Sqlite => (COUNTS_SQLITE, GUARDS_SQLITE),
-            DbBackend::Postgres => (COUNTS_POSTGRES, GUARDS_POSTGRES),
+        let guards = match backend {
+            DbBackend::Sqlite => GUARDS_SQLITE,
+            DbBackend::Postgres => GUARDS_POSTGRES,
             other => {
                 return Err(DbErr::Migration(format!(
                     "holdpoint runs on SQLite and Postgres, not on {other:?}"
                 )));
             }
         };
-        for statement in [TABLES, counts, guards].into_iter().flat_map(statements) {
+        for statement in [TABLES, guards].into_iter().flat_map(statements) {
             match backend {
                 DbBackend::Sqlite => {
                     db.execute_unprepared(&for_sqlite(statement)).await?;
@@ -98,7 +96,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_file_is_one_statement() {
-        for file in [TABLES, COUNTS_SQLITE, COUNTS_POSTGRES, GUARDS_SQLITE, GUARDS_POSTGRES] {
+        for file in [TABLES, GUARDS_SQLITE, GUARDS_POSTGRES] {
             let mut found = 0;
             for statement in statements(file) {
                 let mut lines = statement.lines().skip_while(|line| line.starts_with("--"));
@@ -113,8 +111,7 @@ mod tests {
 
     #[test]
     fn each_function_keeps_the_search_path_of_the_migration() {
-        let functions = [COUNTS_POSTGRES, GUARDS_POSTGRES].into_iter().flat_map(str::lines);
-        for function in functions.filter(|line| line.starts_with(FUNCTION)) {
+        for function in GUARDS_POSTGRES.lines().filter(|line| line.starts_with(FUNCTION)) {
             assert!(function.ends_with(" SET search_path FROM CURRENT AS $$"), "{function}");
         }
     }

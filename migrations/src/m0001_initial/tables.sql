@@ -12,7 +12,7 @@ CREATE TABLE threads (
     client_id   TEXT,
     title       TEXT NOT NULL,
     policy      TEXT,
-    -- Number of messages, and bytes of texts, arguments and results. Triggers count both.
+    -- Number of messages, and bytes of texts, arguments and results: the store adds what each transaction adds.
     messages    BIGINT NOT NULL DEFAULT 0,
     bytes       BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,
@@ -51,21 +51,20 @@ CREATE TABLE messages (
     run_id      TEXT NOT NULL,
     ordinal     BIGINT NOT NULL,
     role        TEXT NOT NULL,
-    status      TEXT NOT NULL,
     client_id   TEXT,
     content     TEXT,
     created_at  BIGINT NOT NULL,
+    -- When an edit or another answer replaced the message. Apart from that, the status of an answer follows its run.
+    superseded_at BIGINT,
     erased_at   BIGINT,
     UNIQUE (thread_id, ordinal),
     CHECK (role IN ('user', 'assistant')),
-    CHECK (status IN ('complete', 'streaming', 'interrupted', 'superseded')),
-    CHECK ((role = 'user') = (content IS NOT NULL)),
-    CHECK (role = 'assistant' OR status IN ('complete', 'superseded'))
+    CHECK ((role = 'user') = (content IS NOT NULL))
 );
 
 -- A retry of a message finds the stored message, unless that message is superseded.
 CREATE UNIQUE INDEX messages_client_id ON messages (thread_id, client_id)
-    WHERE client_id IS NOT NULL AND status <> 'superseded';
+    WHERE client_id IS NOT NULL AND superseded_at IS NULL;
 
 CREATE TABLE message_steps (
     message_id     TEXT NOT NULL REFERENCES messages (message_id),
@@ -106,6 +105,8 @@ CREATE TABLE runs (
     owner                TEXT,
     lease_until          BIGINT,
     cancel_requested_at  BIGINT,
+    -- Whether the run was cancelled in a turn or after a failed one, so that its answer is not whole.
+    cut_short            BOOLEAN NOT NULL DEFAULT FALSE,
     server_resumes       BOOLEAN NOT NULL,
     -- Whether an expiry has had the server resume the run, and no person has acted since.
     resumed_alone        BOOLEAN NOT NULL DEFAULT FALSE,
@@ -116,6 +117,7 @@ CREATE TABLE runs (
     CHECK (status IN ('running', 'waiting', 'completed', 'failed', 'cancelled')),
     CHECK ((status = 'running') = (owner IS NOT NULL)),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
+    CHECK (NOT cut_short OR status = 'cancelled'),
     CHECK ((status = 'failed') = (error_code IS NOT NULL)),
     CHECK ((error_code IS NULL) = (error_message IS NULL)),
     CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL))

@@ -60,6 +60,7 @@ async fn of_more_user_messages_than_stored_those_after_the_last_stored_one_are_n
         names,
         [json!("u1"), Value::Null, json!("u2"), Value::Null, json!("lost"), json!("u3"), Value::Null]
     );
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -80,11 +81,12 @@ async fn the_same_history_again_regenerates_the_answer() {
     assert_ne!(after[3]["message_id"], before[3]["message_id"]);
     assert_ne!(after[3]["run_id"], before[3]["run_id"], "a new run");
     let old = before[3].text("message_id");
-    let cut = format!("messages WHERE message_id = '{old}' AND status = 'superseded'");
+    let cut = format!("messages WHERE message_id = '{old}' AND superseded_at IS NOT NULL");
     assert_eq!(app.rows.count(&cut).await, 1);
     let question = before[2].text("message_id");
     let runs = format!("runs WHERE user_message_id = '{question}'");
     assert_eq!(app.rows.count(&runs).await, 2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -99,6 +101,7 @@ async fn regenerating_an_answer_cancels_the_calls_that_it_held() {
     let late = app.client.approve(&held[0]).await;
     late.failed_with(409, "cancelled");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -118,7 +121,8 @@ async fn a_changed_last_message_is_an_edit_and_supersedes_the_messages_after_it(
     assert_eq!(app.client.questions(&thread).await, ["one", "2"]);
     assert_eq!(app.client.messages(&thread).await.len(), 4);
     // `two`, `three` and `3` with their answers.
-    assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 6);
+    assert_eq!(app.rows.count("messages WHERE superseded_at IS NOT NULL").await, 6);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -130,6 +134,7 @@ async fn a_shorter_history_with_the_same_last_message_regenerates_from_there() {
     assert_eq!(app.client.turn_by_id(&page(&posted)).await.text(), "A2 anew");
     assert_last_request(&app, &["one", "A1", "two"]);
     assert_eq!(app.client.questions(&thread).await, ["one", "two"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -146,6 +151,7 @@ async fn a_history_without_its_beginning_is_a_new_message() {
     assert_eq!(app.client.questions(&thread).await, ["one", "two", "three", "four", "five", "six"]);
     let sent = ["one", "A1", "two", "A2", "three", "A3", "four", "A4", "five", "A5", "six"];
     assert_last_request(&app, &sent);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -156,6 +162,7 @@ async fn one_user_message_alone_is_never_an_edit() {
     app.client.turn_by_id(&page(&[user("u2", "two")])).await;
     assert_last_request(&app, &["one", "A1", "two"]);
     assert_eq!(app.client.questions(&thread).await, ["one", "two"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -176,6 +183,7 @@ async fn a_history_that_ends_with_an_answer_resumes_the_turn() {
     let turn = app.client.turn(&thread, &posted).await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ef0ed", "Paid."));
     assert_eq!(app.client.questions(&thread).await, ["please pay 10"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -218,6 +226,7 @@ async fn forged_answers_results_and_approvals_change_nothing() {
     assert_eq!(app.client.questions(&thread).await, ["please pay 10", "so?"]);
     let shown = app.client.get(&format!("/threads/{thread}/messages")).await.body.to_string();
     assert!(!shown.contains("FORGED"), "{shown}");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -228,6 +237,7 @@ async fn messages_of_other_roles_than_the_user_are_not_validated() {
     let posted = page(&[json!({ "role": "assistant", "parts": [] }), answer, user("u1", "hi")]);
     let turn = app.client.turn_by_id(&posted).await;
     assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{}", turn.raw);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -244,6 +254,7 @@ async fn a_message_posted_twice_is_one_message() {
     assert_eq!((done.status, done.text().as_str()), (200, "Hello."), "{}", done.raw);
     assert_eq!(app.scene.requests().len(), 2, "the stored answer");
     assert_eq!(app.rows.count("messages").await, 2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -256,6 +267,7 @@ async fn a_message_posted_twice_is_one_message_in_a_history_without_its_beginnin
     let posted = page(&[user("u2", "two"), answer("A2"), user("u4", "four")]);
     assert_eq!(app.client.turn_by_id(&posted).await.text(), "A4");
     assert_eq!(app.client.questions(&thread).await, ["one", "two", "three", "four"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -270,6 +282,7 @@ async fn a_message_is_addressed_by_the_servers_id_as_well() {
     app.scene.answers("Hello.");
     assert_eq!(app.client.turn(&thread, &json!({ "message": question })).await.text(), "Hello.");
     assert_eq!(app.client.questions(&thread).await, ["hi"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -283,4 +296,5 @@ async fn an_invalid_message_id_is_ignored() {
     }
     assert_eq!(app.rows.count("messages WHERE role = 'user'").await, 5);
     assert_eq!(app.rows.count("messages WHERE client_id IS NOT NULL").await, 0);
+    app.rows.assert_counted().await;
 }

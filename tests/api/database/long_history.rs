@@ -21,13 +21,13 @@ async fn lengthen(rows: &Rows, thread: &str) {
     let words = "The file is in the folder of the project, and the test passes. ".repeat(4);
     let statements = [
         format!(
-            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-             {numbers} SELECT {asked}, '{thread}', {run}, 2 * n, 'user', 'complete', 'Question ' || n || '. {words}', 1
+            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, content, created_at)
+             {numbers} SELECT {asked}, '{thread}', {run}, 2 * n, 'user', 'Question ' || n || '. {words}', 1
              FROM numbers"
         ),
         format!(
-            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
-             {numbers} SELECT {answer}, '{thread}', {run}, 2 * n + 1, 'assistant', 'complete', 1 FROM numbers"
+            "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, created_at)
+             {numbers} SELECT {answer}, '{thread}', {run}, 2 * n + 1, 'assistant', 1 FROM numbers"
         ),
         format!(
             "INSERT INTO message_steps (message_id, n, status, parts, input_tokens, output_tokens, created_at, finished_at)
@@ -43,6 +43,7 @@ async fn lengthen(rows: &Rows, thread: &str) {
     for statement in statements {
         assert_eq!(rows.change(&statement).await, Ok(u64::from(TURNS)), "{statement}");
     }
+    rows.count_again().await;
 }
 
 /// Prints what turns cost, and returns the statements of the cheapest one.

@@ -216,8 +216,8 @@ async fn move_run(app: &Embedded, from: &str, to: &str) -> Result<u64, String> {
     assert_eq!(app.client.send_message(&thread, "hello").await.text(), "Hello.");
     let id = format!("{from}-{to}");
     let insert = format!(
-        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
-         SELECT '{id}', thread_id, '{id}', 2, role, status, created_at FROM messages
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, created_at)
+         SELECT '{id}', thread_id, '{id}', 2, role, created_at FROM messages
          WHERE thread_id = '{thread}' AND role = 'assistant'"
     );
     assert_eq!(app.rows.change(&insert).await, Ok(1), "{id}");

@@ -75,6 +75,7 @@ async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
     assert_eq!(call, [json!({ "name": "transfer", "state": "succeeded", "decided_by": "user:local" })]);
     let bytes = rows.all("SELECT bytes FROM threads WHERE erased_at IS NOT NULL").await;
     assert!(bytes[0]["bytes"].as_i64().unwrap() < 20, "the counter is reduced: {bytes:?}");
+    rows.assert_counted().await;
 
     assert_eq!(purge(&deployment, &ALL), [0, 0], "a thread is purged once");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, erased);
@@ -153,27 +154,27 @@ async fn a_thread_with_the_maximum_of_messages_is_purged() {
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)";
     for sql in [
         format!(
-            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-             SELECT 'user-' || n, '{thread}', 'run', 2 * n, 'user', 'complete', 'words', 1 FROM numbers"
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, content, created_at)
+             SELECT 'user-' || n, '{thread}', 'run', 2 * n, 'user', 'words', 1 FROM numbers"
         ),
         format!(
-            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-             SELECT 'assistant-' || n, '{thread}', 'run', 2 * n + 1, 'assistant', 'complete', NULL, 1 FROM numbers"
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, content, created_at)
+             SELECT 'assistant-' || n, '{thread}', 'run', 2 * n + 1, 'assistant', NULL, 1 FROM numbers"
         ),
         format!(
-            "{numbers} INSERT INTO message_steps (message_id, n, status, parts, created_at)
-             SELECT 'assistant-' || n, 0, 'streaming', '[1]', 1 FROM numbers"
+            "{numbers} INSERT INTO message_steps (message_id, n, status, parts, created_at, finished_at)
+             SELECT 'assistant-' || n, 0, 'complete', '[1]', 1, 1 FROM numbers"
         ),
-        // The counters of the thread follow the end of a step.
-        "UPDATE message_steps SET status = 'complete', finished_at = 1 WHERE parts = '[1]'".to_owned(),
     ] {
         assert_eq!(rows.change(&sql).await, Ok(5000));
     }
+    rows.count_again().await;
     server.client.delete(&format!("/threads/{thread}")).await.has_status(204);
     assert_eq!(purge(&deployment, &ALL), [1, 0]);
     assert_eq!(rows.count("messages WHERE erased_at IS NOT NULL").await, 10_000);
     assert_eq!(rows.count("messages WHERE content = 'words'").await, 0);
     assert_eq!(rows.count("message_steps WHERE parts = '[]'").await, 5000);
+    assert_eq!(rows.assert_counted().await, 10_000, "the texts of the erased steps");
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ async fn an_approved_call_with_previews_begins_in_the_next_process() {
     let app = app.redeploy_with(tools, |config| config.approval.sweep = Duration::from_millis(20)).await;
     app.client.becomes(&proposed, "succeeded").await;
     assert_eq!(app.ledger.lines(), ["wipe 10"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -57,6 +58,7 @@ async fn after_a_deploy_an_edit_is_previewed_if_the_tool_has_previews_or_had_one
     let right = shown.body.text("preview_hash");
     assert_eq!(app.client.validate(&edit(&late, "12", Some(right))).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["wipe 11", "wipe 12"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -76,6 +78,7 @@ async fn a_remembered_approval_covers_pending_and_later_calls_whatever_their_pre
     assert!(app.client.send_message(&thread, "again").await.text().ends_with("Done."));
     assert_eq!(app.ledger.lines(), ["wipe 3", "wipe 2", "wipe 4"]);
     assert_eq!(world.requests(), ["1", "2", "3", "3"], "a call that is not held has no preview");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -100,6 +103,7 @@ async fn a_handler_is_asked_with_the_preview_and_its_edit_is_left_to_the_routes(
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["wipe 10"]);
+    app.rows.assert_counted().await;
 }
 
 /// The text on a terminal.
@@ -168,6 +172,7 @@ async fn a_purge_erases_the_previews_and_keeps_whether_they_failed() {
     let left = app.rows.all("SELECT * FROM tool_calls").await;
     assert!(!json!(left).to_string().contains("heron"), "{left:?}");
     assert!(more(&app.rows.all(bytes).await) < 100);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -204,6 +209,7 @@ async fn the_database_keeps_the_previews_as_they_were_shown() {
     );
     assert!(app.rows.change(&unseen).await.is_err());
     assert_eq!(app.rows.all("SELECT * FROM tool_calls ORDER BY tool_call_id").await, before);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -232,4 +238,5 @@ async fn a_turn_that_the_server_stops_in_mid_preview_resumes_with_a_new_one() {
     .await;
     let [id] = &held.pending()[..] else { panic!("{}", held.raw) };
     assert_eq!(app.client.call(id).await["preview"]["text"], "deletes 10");
+    app.rows.assert_counted().await;
 }

@@ -1,31 +1,7 @@
 //! Threads at their size limit: they refuse new messages, and turns and decisions in progress complete.
 
-use holdpoint_testkit::{Embedded, JsonFields, Rows, Turn, call};
+use holdpoint_testkit::{Embedded, JsonFields, Turn, call};
 use serde_json::{Value, json};
-
-/// The expected counters of each thread, computed from all of its rows.
-const COUNTED: &str = "SELECT messages, bytes,
-    (SELECT count(*) FROM messages m WHERE m.thread_id = t.thread_id) AS true_messages,
-    (SELECT CAST(coalesce(sum(octet_length(coalesce(content, ''))), 0) AS BIGINT)
-        FROM messages m WHERE m.thread_id = t.thread_id)
-    + (SELECT CAST(coalesce(sum(octet_length(parts) + octet_length(coalesce(provider_state, ''))), 0) AS BIGINT)
-        FROM message_steps s JOIN messages m ON m.message_id = s.message_id
-        WHERE m.thread_id = t.thread_id AND s.status <> 'streaming')
-    + (SELECT CAST(coalesce(sum(octet_length(arguments) + octet_length(coalesce(validated_inputs, ''))
-        + octet_length(coalesce(output, '')) + octet_length(coalesce(result, ''))), 0) AS BIGINT)
-        FROM tool_calls c WHERE c.thread_id = t.thread_id)
-    + (SELECT CAST(coalesce(sum(octet_length(text)), 0) AS BIGINT)
-        FROM sent_answers a JOIN tool_calls c ON c.tool_call_id = a.tool_call_id
-        WHERE c.thread_id = t.thread_id) AS true_bytes
-    FROM threads t";
-
-/// Checks the counters. Returns the bytes of the largest thread.
-async fn assert_counted(rows: &Rows) -> u64 {
-    let wrong = format!("({COUNTED}) counted WHERE messages <> true_messages OR bytes <> true_bytes");
-    assert_eq!(rows.count(&wrong).await, 0, "{:?}", rows.all(&format!("SELECT * FROM {wrong}")).await);
-    let bytes = rows.all("SELECT bytes FROM threads").await;
-    bytes.iter().map(|thread| thread["bytes"].as_u64().unwrap()).max().unwrap()
-}
 
 fn full() -> (u16, String) {
     (409, "thread_full".to_owned())
@@ -61,7 +37,7 @@ async fn the_message_limit_of_a_thread_counts_superseded_messages() {
         assert!(turn.raw.contains("4 messages"), "{}", turn.raw);
     }
     assert_eq!(app.client.messages(&thread).await, before, "nothing is cut off");
-    assert_counted(&app.rows).await;
+    app.rows.assert_counted().await;
 
     // Another thread has its own count, and superseded messages count too.
     let other = app.client.thread().await;
@@ -71,7 +47,7 @@ async fn the_message_limit_of_a_thread_counts_superseded_messages() {
     assert_eq!(app.client.turn(&other, &again).await.text(), "1 again");
     assert_eq!(app.client.turn(&other, &again).await.text(), "1 once more");
     assert_eq!(app.client.turn(&other, &again).await.refused(), full());
-    assert_counted(&app.rows).await;
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -84,7 +60,7 @@ async fn a_full_thread_accepts_decisions_and_resumes_its_turn() {
     app.scene.answers("Paid.");
     assert_eq!(app.client.resume(&thread).await.text(), "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
-    assert_counted(&app.rows).await;
+    app.rows.assert_counted().await;
 }
 
 /// A server with room for a call with a long note and its result, and for no step after it.
@@ -128,7 +104,7 @@ async fn a_run_ends_before_a_step_that_has_no_room() {
     let refused = app.client.send_message(&thread, "hi").await;
     assert_eq!(refused.refused(), full());
     assert!(refused.raw.contains("400 bytes"), "{}", refused.raw);
-    assert!(assert_counted(&app.rows).await >= 400);
+    assert!(app.rows.assert_counted().await >= 400);
     assert_eq!(app.ledger.lines(), [format!("look {note}")]);
 }
 
@@ -148,7 +124,7 @@ async fn a_decision_in_a_full_thread_is_accepted_and_its_outcome_is_streamed() {
     turn.failed_with("thread_full");
     assert_eq!(run(&app, &thread).await["error"]["code"], "thread_full");
     assert_eq!(app.ledger.lines(), [format!("pay {note}")]);
-    assert_counted(&app.rows).await;
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -159,13 +135,13 @@ async fn a_message_that_leaves_no_room_for_an_answer_is_rejected() {
         app.scene.answers("ok");
         assert_eq!(app.client.send_message(&thread, &"x".repeat(150)).await.text(), "ok", "{n}");
     }
-    let held = assert_counted(&app.rows).await;
+    let held = app.rows.assert_counted().await;
     let room = 400 - usize::try_from(held).unwrap();
     assert_eq!(app.client.send_message(&thread, &"x".repeat(room)).await.refused(), full());
     app.scene.answers("ok");
     assert_eq!(app.client.send_message(&thread, &"x".repeat(room - 1)).await.text(), "ok");
     assert_eq!(app.client.send_message(&thread, "x").await.refused(), full());
-    assert_counted(&app.rows).await;
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -190,5 +166,5 @@ async fn the_size_of_a_thread_is_counted_on_every_write() {
     let posted: Vec<Value> =
         words.iter().take(2).map(|words| json!({ "role": "user", "content": words })).collect();
     app.client.turn(&thread, &json!({ "messages": posted })).await;
-    assert!(assert_counted(&app.rows).await > 500);
+    assert!(app.rows.assert_counted().await > 500);
 }

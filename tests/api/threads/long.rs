@@ -23,12 +23,12 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, messages: u32, calls:
     let [(message_rows, messages), (call_rows, calls)] = rows;
     let id = "'00000000-0000-7000-8000-' || (100000000000 + n)";
     let messages = format!(
-        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
-         {messages} SELECT {id}, '{thread}', '{run}', 2 + n, 'user', 'superseded', 'x', 1 FROM numbers"
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, superseded_at, content, created_at)
+         {messages} SELECT {id}, '{thread}', '{run}', 2 + n, 'user', 1, 'x', 1 FROM numbers"
     );
     let cut_off = format!(
-        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
-         VALUES ('{CUT_OFF}', '{thread}', '{run}', 2, 'assistant', 'superseded', 1)"
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, superseded_at, created_at)
+         VALUES ('{CUT_OFF}', '{thread}', '{run}', 2, 'assistant', 1, 1)"
     );
     let step = format!(
         "INSERT INTO message_steps (message_id, n, status, parts, created_at, finished_at)
@@ -44,6 +44,7 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, messages: u32, calls:
     for (insert, rows) in [(messages, message_rows), (cut_off, 1), (step, 1), (calls, call_rows)] {
         assert_eq!(app.rows.change(&insert).await, Ok(u64::from(rows)));
     }
+    app.rows.count_again().await;
 }
 
 /// Takes a turn in a thread with these rows, and lists it.

@@ -30,6 +30,7 @@ async fn send_message_without_a_message_continues_after_a_decision_in_5() {
     assert_eq!(turn.one("data-tool-validation")["data"], card);
     assert_eq!(app.client.questions(&talk.thread).await, ["please pay 10"]);
     assert_last_request(&app, &["please pay 10", "", r#"{"paid":"10"}"#]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -66,6 +67,7 @@ async fn every_body_that_ends_with_an_answer_is_a_continuation() {
     assert_eq!(app.client.questions(&talk.thread).await, ["please pay 10"]);
     assert_eq!(app.scene.requests().len(), 1);
     assert_eq!(app.client.call(&id).await["state"], "pending");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -79,6 +81,7 @@ async fn a_failed_answer_continues_under_its_id() {
     let posted = [requested, ui_assistant(message, &json!([{ "type": "step-start" }]))];
     let turn = app.client.ui_turn(&ui_submit_at(CHAT, &posted, message)).await;
     assert_eq!((turn.text().as_str(), turn.message_id()), ("Hello.", message), "{}", turn.raw);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -104,4 +107,5 @@ async fn a_complete_answer_has_nothing_to_continue() {
     assert_eq!(app.scene.requests().len(), 2);
     assert_eq!(app.rows.count("threads").await, 2);
     assert_eq!(app.rows.count("messages").await, 4);
+    app.rows.assert_counted().await;
 }

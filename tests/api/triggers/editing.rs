@@ -39,7 +39,7 @@ async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_r
     let stands = |row: &Value| (row["role"].clone(), row["client_id"].clone());
     let gone = app
         .rows
-        .all("SELECT role, client_id FROM messages WHERE status = 'superseded' ORDER BY ordinal")
+        .all("SELECT role, client_id FROM messages WHERE superseded_at IS NOT NULL ORDER BY ordinal")
         .await;
     let [user, assistant] = [json!("user"), json!("assistant")];
     let expected = [
@@ -57,6 +57,7 @@ async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_r
     app.client.ui_turn(&ui_submit(CHAT, &[ui_user("u2", "deux"), ui_user("u3", "trois")])).await;
     assert_last_request(&app, &["one", "A1", "deux", "A2 once more", "trois"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2", "u3"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -73,6 +74,7 @@ async fn an_edit_works_with_the_servers_id_and_the_message_alone() {
         assert_eq!(names(&app, &thread).await, [json!(id)], "the page's name for the message");
     }
     assert_eq!(cut(&app).await, 4);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -87,6 +89,7 @@ async fn an_edit_of_an_unknown_message_is_a_new_message() {
     let thread = thread_named(&app, CHAT).await;
     assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -100,6 +103,7 @@ async fn an_edit_that_changes_no_word_supersedes_nothing() {
     }
     assert_eq!(app.client.messages(&talk.thread).await, before);
     assert_eq!(cut(&app).await, 0);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -119,6 +123,7 @@ async fn an_edit_cancels_the_held_calls_after_it() {
     assert_eq!(run["status"], "cancelled");
     assert_eq!(app.client.get(&format!("/threads/{}", talk.thread)).await.body["pending_count"], 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -134,6 +139,7 @@ async fn an_edit_keeps_the_held_calls_before_it() {
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -151,6 +157,7 @@ async fn an_effect_after_an_edited_message_reaches_the_model_once_as_a_note() {
     app.client.ui_turn(&ui_submit(CHAT, &[edited, ui_user("u2", "sure?")])).await;
     assert_last_request(&app, &[note, "please do not pay", "Edited.", "sure?"]);
     assert_eq!(app.ledger.lines(), ["pay 10"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -168,4 +175,5 @@ async fn an_edit_with_a_name_of_another_thread_is_a_new_message_in_this_thread()
     assert_eq!(app.client.questions(&talk.thread).await, ["one", "two", "three", "four"]);
     assert_eq!(app.client.messages(&other.thread).await, untouched);
     assert_eq!(cut(&app).await, 0);
+    app.rows.assert_counted().await;
 }

@@ -89,7 +89,7 @@ async fn names(app: &Embedded, thread: &str) -> Vec<Value> {
 
 /// The number of superseded messages.
 async fn cut(app: &Embedded) -> i64 {
-    app.rows.count("messages WHERE status = 'superseded'").await
+    app.rows.count("messages WHERE superseded_at IS NOT NULL").await
 }
 
 /// Asserts the texts of the last request to the model: those of users, its own and those of tools.

@@ -28,7 +28,8 @@ async fn a_regenerate_as_every_major_posts_it() {
             assert_eq!(messages.len(), 2);
             assert_eq!(messages[1]["message_id"], turn.message_id());
             assert_ne!(turn.message_id(), talk.answers[0], "another answer is another message");
-            let old = format!("messages WHERE message_id = '{}' AND status = 'superseded'", talk.answers[0]);
+            let old =
+                format!("messages WHERE message_id = '{}' AND superseded_at IS NOT NULL", talk.answers[0]);
             assert_eq!((app.rows.count(&old).await, cut(&app).await), (1, 1));
             let question = messages[0].text("message_id");
             let runs = format!("runs WHERE user_message_id = '{question}'");
@@ -67,6 +68,7 @@ async fn an_earlier_answer_is_regenerated_by_each_of_its_names() {
         assert_eq!(app.client.questions(&talk.thread).await, ["one", "two"]);
     }
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -83,6 +85,7 @@ async fn a_failed_answer_is_regenerated() {
     let thread = thread_named(&app, CHAT).await;
     assert_eq!(names(&app, &thread).await, ["u1"]);
     assert_eq!(app.client.messages(&thread).await.len(), 2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -98,6 +101,7 @@ async fn a_regenerate_with_an_unknown_message_posts_the_message() {
     assert_last_request(&app, &["one", "A1", "two"]);
     assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -111,6 +115,7 @@ async fn a_regenerate_with_an_unknown_message_posts_it_even_if_its_words_repeat_
     assert_last_request(&app, &["ok", "A1", "ok"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 0);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -124,6 +129,7 @@ async fn a_regenerate_with_changed_words_is_an_edit() {
     assert_eq!(app.client.questions(&talk.thread).await, ["one", "zwei"]);
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
     assert_eq!(cut(&app).await, 2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -147,6 +153,7 @@ async fn a_regenerate_without_a_known_name_replaces_the_last_answer() {
         assert_last_request(&app, &["one", "A1", "two"]);
     }
     assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -165,6 +172,7 @@ async fn a_regenerate_without_a_message_to_answer_creates_nothing() {
     posted.push(empty);
     assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.refused(), refused);
     assert_eq!(app.client.messages(&talk.thread).await, before);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -183,6 +191,7 @@ async fn a_regenerate_cancels_the_holds_of_the_old_answer_and_reports_its_effect
     assert_eq!(turn.text(), "Rather not.", "{}", turn.raw);
     assert_last_request(&app, &[r#"[tool outcome] pay, call p-11: {"paid":"11"}"#, "please pay 10"]);
     assert_eq!(app.ledger.lines(), ["pay 11"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -200,4 +209,5 @@ async fn names_of_another_thread_are_unknown_in_this_thread() {
     }
     assert_eq!(names(&app, &talk.thread).await, [Value::from("u1")]);
     assert_eq!(app.client.messages(&other.thread).await, untouched);
+    app.rows.assert_counted().await;
 }

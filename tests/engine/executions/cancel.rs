@@ -64,6 +64,7 @@ async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_reads_that() 
     assert_eq!(reported.text(), "As you like.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     assert_eq!(events_of(&app, &id).await, ["tool.called", "tool.requires_approval", "tool.cancelled"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -84,6 +85,7 @@ async fn a_call_that_is_approved_and_not_started_can_still_be_cancelled() {
     late.failed_with(409, "cancelled");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     assert_eq!(events_of(&app, &id).await.last().unwrap(), "tool.cancelled");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -107,6 +109,7 @@ async fn a_cancelled_running_call_is_abandoned_and_its_outcome_is_unknown() {
     app.ledger.release.add_permits(1);
     let settled = app.client.becomes(&id, "succeeded").await;
     assert_eq!(settled["output"], json!({ "waited": "10" }), "what it returns late is its outcome");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -131,6 +134,7 @@ async fn a_settled_call_cannot_be_cancelled_and_a_missing_call_is_not_found() {
     assert_eq!(absent.body, no_id.body);
     let run = cancel_run(&app.client, "01890000-0000-7000-8000-000000000000").await;
     assert_eq!((run.status, run.body), (404, absent.body));
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -147,6 +151,7 @@ async fn a_cancelled_ungated_call_is_abandoned_and_the_turn_continues() {
     cancelled.has(200, "state", "interrupted");
     assert_eq!(turn.one('a')["result"], json!({ "error": UNKNOWN }));
     assert_eq!(turn.text(), "Never mind.");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -186,6 +191,7 @@ async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     let events = app.rows.all("SELECT type FROM events WHERE type LIKE 'run.%' ORDER BY event_id").await;
     let types: Vec<&str> = events.iter().map(|event| event.text("type")).collect();
     assert_eq!(types, ["run.started", "run.cancelled", "run.started", "run.completed"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -211,6 +217,7 @@ async fn a_waiting_run_is_cancelled_with_its_calls() {
     app.scene.answers("Good.");
     assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -229,6 +236,7 @@ async fn a_waiting_run_that_a_new_message_passed_can_be_cancelled() {
     let late = cancel_run(&app.client, runs[0].text("run_id")).await;
     late.failed_with(409, "run_not_waiting");
     assert_eq!(late.body["error"]["details"]["state"], "completed");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -255,6 +263,7 @@ async fn a_turn_cancelled_while_a_tool_runs_lets_the_tool_settle_and_holds_no_ca
     app.scene.answers("Fine.");
     assert_eq!(app.client.send_message(&thread, "well?").await.text(), "Fine.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -278,6 +287,7 @@ async fn a_cancel_request_during_the_last_step_cancels_the_calls_it_would_hold()
     app.scene.answers("Fine.");
     assert_eq!(app.client.send_message(&thread, "well?").await.text(), "Fine.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -341,6 +351,7 @@ async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquire
     let (cancelled, ()) = tokio::join!(cancel_run(&app.client, &run), meanwhile);
     cancelled.has(200, "status", "cancelled");
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -352,6 +363,7 @@ async fn deleting_a_thread_cancels_approved_calls_that_have_not_started() {
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND validated").await, 1);
     app.client.approve(&id).await.has_status(404);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -381,6 +393,7 @@ async fn a_failed_run_with_a_held_call_can_be_cancelled() {
     app.scene.answers("Good.");
     assert_eq!(app.client.send_message(&thread, "and?").await.text(), "Good.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -425,4 +438,5 @@ async fn of_a_concurrent_approval_and_cancel_one_wins_for_each_call() {
     let succeeded = app.rows.count("tool_calls WHERE state = 'succeeded'").await;
     assert!(app.ledger.lines().len() >= usize::try_from(succeeded).unwrap());
     assert_eq!(app.rows.count("decisions").await, i64::try_from(CALLS).unwrap(), "one decision each");
+    app.rows.assert_counted().await;
 }

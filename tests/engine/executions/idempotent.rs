@@ -275,6 +275,7 @@ async fn a_repeated_approval_retries_the_call_and_the_first_attempt_ends_too_lat
     assert_eq!(app.client.resume(&thread).await.text(), "Done.");
     let lines = [1, 2].map(|n| attempt("restock 10", n, &id));
     assert_eq!(app.ledger.lines(), lines);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -295,6 +296,7 @@ async fn an_execution_that_may_be_retried_is_counted_as_repeatable() {
     let scrape = scrape().await;
     assert!(!scrape.contains("state=\"interrupted\"} 1"), "{scrape}");
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -311,6 +313,7 @@ async fn a_cancelled_call_is_not_retried_and_its_outcome_is_unknown() {
     app.scene.answers("Done.");
     assert_eq!(app.client.resume(&thread).await.text(), "Done.");
     assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -326,6 +329,7 @@ async fn a_call_with_a_cancel_request_is_not_retried_when_it_is_cut_off() {
     assert_eq!(app.rows.change(&wish).await, Ok(1));
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -343,6 +347,7 @@ async fn a_call_of_a_deleted_thread_is_not_retried() {
     let ended = async || (app.rows.count(both).await == 2).then_some(());
     eventually(&format!("{id} and {running} are interrupted"), ended).await;
     app.ledger.release.add_permits(2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -358,6 +363,7 @@ async fn a_call_of_a_cancelled_run_is_not_retried() {
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -368,6 +374,7 @@ async fn a_call_of_a_run_with_a_cancel_request_is_not_retried() {
     lapse(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -381,10 +388,11 @@ async fn a_call_of_a_regenerated_answer_is_not_retried() {
     app.scene.answers("All is tidy.");
     let again = json!({ "messages": [{ "role": "user", "content": "tidy up" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "All is tidy.");
-    assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 1);
+    assert_eq!(app.rows.count("messages WHERE superseded_at IS NOT NULL").await, 1);
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -397,6 +405,7 @@ async fn a_call_that_is_not_retried_in_time_has_an_unknown_outcome() {
     app.scene.answers("Nobody knows.");
     assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -415,6 +424,7 @@ async fn the_model_reads_that_a_person_edited_an_interrupted_call() {
         assert_eq!(call["result"], reported);
     }
     app.ledger.release.add_permits(2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -431,6 +441,7 @@ async fn a_failed_retry_leaves_the_outcome_of_the_first_attempt_unknown() {
     assert_eq!(app.client.resume(&thread).await.text(), "Nobody knows.");
     let sent = app.rows.all("SELECT kind, text FROM sent_answers").await;
     assert_eq!(sent, [json!({ "kind": "answer", "text": reported })]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -448,6 +459,7 @@ async fn a_server_whose_tool_is_not_idempotent_does_not_retry_the_call() {
     too_late(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -465,6 +477,7 @@ async fn a_server_whose_tool_requires_approval_does_not_retry_an_ungated_call() 
     too_late(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     assert_eq!(app.ledger.lines(), [attempt("tidy 7", 1, &id)]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -478,6 +491,7 @@ async fn a_call_that_times_out_is_not_retried() {
     let answer = app.client.approve(&id).await;
     answer.has(200, "state", "interrupted");
     assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -513,4 +527,5 @@ async fn a_surviving_turn_reads_the_outcome_of_a_retried_call_as_a_note() {
     assert_eq!(reported[0]["kind"], "placeholder");
     let note = "[tool outcome] tidy, call a: {\"attempt\":2}";
     assert_eq!(reported[1..], [json!({ "kind": "note", "text": note })]);
+    app.rows.assert_counted().await;
 }

@@ -99,6 +99,7 @@ async fn a_verified_outcome_settles_an_interrupted_call_and_the_model_reads_it_a
     let note = "[tool outcome] courier, call p-10: {\"delivered\":\"at noon\"}";
     let expected = [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })];
     assert_eq!(stored, expected);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -117,6 +118,7 @@ async fn the_late_end_of_an_execution_changes_nothing_after_the_verification() {
     assert_eq!(app.client.resume(&thread).await.text(), "At noon.");
     let stored = app.rows.all("SELECT kind, text FROM sent_answers").await;
     assert_eq!(stored, [json!({ "kind": "answer", "text": "{\"delivered\":\"at noon\"}" })]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -137,6 +139,7 @@ async fn the_verification_changes_nothing_after_the_late_end_of_the_execution() 
     assert_eq!(app.client.call(&id).await, call);
     assert_eq!(ends(&app, &id).await.len(), 2);
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -151,6 +154,7 @@ async fn a_call_whose_effect_never_happened_and_never_will_fails() {
     app.scene.answers("Nothing happened.");
     assert_eq!(app.client.resume(&thread).await.text(), "Nothing happened.");
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -168,6 +172,7 @@ async fn verification_is_retried_until_the_tool_knows_the_outcome() {
     app.scene.answers("Delivered.");
     assert_eq!(app.client.resume(&thread).await.text(), "Delivered.");
     app.ledger.release.add_permits(1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -184,6 +189,7 @@ async fn a_slow_verification_runs_once_at_a_time_per_call_and_delays_no_other() 
     service.release.add_permits(1);
     app.client.becomes(&slow, "succeeded").await;
     app.ledger.release.add_permits(2);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -199,6 +205,7 @@ async fn shutdown_does_not_wait_for_a_slow_verification() {
     });
     let app = timeout(Duration::from_secs(30), next).await.expect("it leaves");
     assert_eq!(app.client.call(&id).await["output"], json!({ "delivered": "10" }));
+    app.rows.assert_counted().await;
 }
 
 /// Waits until the sweeper has completed a whole pass.
@@ -232,6 +239,7 @@ async fn a_call_interrupted_longer_ago_than_the_start_deadline_is_not_verified()
     let before = service.requests_about(&id);
     swept(&app).await;
     assert_eq!(service.requests_about(&id), before);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -245,6 +253,7 @@ async fn a_changed_tool_can_verify_that_a_call_happened_but_not_that_it_never_wi
     assert_eq!(app.client.call(&id).await["state"], "interrupted");
     service.now_reports(Report::Happened(json!(1)));
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!(1));
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]

@@ -82,6 +82,7 @@ async fn a_childs_hold_is_decided_at_every_surface_and_both_runs_resume_by_thems
     }
     assert_eq!(app.ledger.lines(), ["pay 10", "pay 10", "pay 10"]);
     assert_eq!(model_requests(&app), 12, "four times each");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -103,6 +104,7 @@ async fn a_sub_agent_that_asks_starts_on_approval_and_the_approver_gets_202_at_o
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
     let done = app.client.approve(&id).await;
     done.has(200, "result", "Paid below.");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -127,6 +129,7 @@ async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_chi
     app.client.reject(&again).await;
     run_of_becomes(&app.client, &id, "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 10"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -139,6 +142,7 @@ async fn a_rejected_sub_agent_never_starts() {
     assert_eq!(last_words(&app.client, &thread).await, "As you like.");
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
     assert_eq!(app.client.call(&id).await.get("child_run_id"), None);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -155,6 +159,7 @@ async fn an_edited_task_reaches_the_child_and_the_parents_model_reads_the_change
     assert_eq!(answers(&app.scene.requests().pop().unwrap()), [sent]);
     let child = app.scene.requests().into_iter().nth(1).unwrap();
     assert!(format!("{:?}", child.messages).contains("look here"), "{:?}", child.messages);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -174,6 +179,7 @@ async fn a_child_resumes_after_a_rejection_and_after_an_expiry() {
     assert_eq!(app.client.call(&hold).await["state"], "expired");
     assert_eq!(app.client.call(&errand.call).await["result"], "Nobody answered.");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -187,6 +193,7 @@ async fn a_child_that_fails_fails_its_call_and_the_parent_resumes() {
                 be reached, or refused.";
     assert_eq!((&failed["state"], &failed["result"]), (&json!("failed"), &json!(sent)));
     assert_eq!(last_words(&app.client, &errand.thread).await, "It broke.");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -198,6 +205,7 @@ async fn a_task_that_cannot_be_built_fails_the_call_in_the_same_turn() {
     assert_eq!(turn.text(), "It broke.", "{}", turn.raw);
     assert_eq!(turn.one('a')["result"]["error"], "The tool failed: the tool broke", "{}", turn.raw);
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -218,6 +226,7 @@ async fn the_parent_resumes_after_two_children_and_a_tool_have_ended() {
     );
     assert_eq!(model_requests(&app), 4);
     assert_eq!(resumed(&app.rows, run).await, 1);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -236,6 +245,7 @@ async fn the_parent_waits_for_both_its_child_and_its_own_hold() {
     approve(&app.client, &hold).await;
     run_of_becomes(&app.client, &hold, "completed").await;
     assert_eq!(answers(&app.scene.requests().pop().unwrap()), ["Done below.", "{\"paid\":\"2\"}"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -257,6 +267,7 @@ async fn sub_agents_are_nested_up_to_the_limit_and_not_beyond_it() {
     let sent = answers(&app.scene.requests().into_iter().nth(3).unwrap());
     let too_deep = "The tool failed: sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
     assert_eq!(sent, [too_deep]);
+    app.rows.assert_counted().await;
 }
 
 /// A server that allows a run at most this many sub-agents.
@@ -291,6 +302,7 @@ async fn the_limit_of_a_runs_sub_agents_includes_nested_ones() {
     let turn = app.client.send_message(&errand.thread, "again").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(last_words(&app.client, &errand.thread).await, "All done.");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -309,6 +321,7 @@ async fn sub_agents_started_concurrently_in_several_threads_do_not_exceed_the_li
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 5);
     assert_eq!(app.rows.count(&format!("tool_calls WHERE result = '{TOO_MANY}'")).await, 7);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -322,6 +335,7 @@ async fn a_hold_of_the_innermost_child_shows_in_the_session_of_the_root() {
     decide_in(&app.client, &errand.thread, &hold, "allow_once").await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
     assert_eq!(app.client.call(&errand.call).await["result"], "It is paid.");
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -345,6 +359,7 @@ async fn a_child_has_its_own_instructions_and_no_tool_that_its_parent_lacks() {
     run_becomes(&app.client, run, "completed").await;
     let child = app.scene.requests().into_iter().nth(4).unwrap();
     assert!(child.tools.is_empty(), "{:?}", child.tools);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -360,6 +375,7 @@ async fn a_session_grant_covers_the_calls_of_a_child() {
     let turn = app.client.send_message(&thread, "get help").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2"]);
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -392,6 +408,7 @@ async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user()
     app.scene.answers("Paid.").answers("Done.");
     app.client.approve(&hold).await.has_status(200);
     run_becomes(&app.client, &errand.run, "completed").await;
+    app.rows.assert_counted().await;
 }
 
 #[tokio::test]
@@ -403,4 +420,5 @@ async fn a_sub_agent_is_listed_like_any_other_tool() {
     assert_eq!(app.client.call(&id).await["risk_level"], "high");
     let run = app.client.run_of(&id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["pending"], json!([id]));
+    app.rows.assert_counted().await;
 }

@@ -16,6 +16,7 @@ mod browser;
 mod captured;
 mod client;
 pub mod console;
+mod counted;
 mod courier;
 mod deployment;
 pub mod dialects;

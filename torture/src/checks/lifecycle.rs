@@ -8,7 +8,7 @@ use crate::files::LedgerLine;
 use crate::json::JsonPointer;
 use crate::mix::LEASE;
 use crate::record::{Deed, DeedKind, FINAL_READ, Observation};
-use crate::rows::{CallRow, EventRow};
+use crate::rows::{CallRow, EventRow, ThreadCounts};
 use crate::world::{REMOTE, TOOL_TIMEOUT};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -126,6 +126,19 @@ pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// R1: the counts of each thread are the sums over its rows.
+pub(super) fn r1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let is_wrong = |it: &&ThreadCounts| (it.messages, it.bytes) != (it.true_messages, it.true_bytes);
+    let violation = |it: &ThreadCounts| {
+        let ThreadCounts { thread_id, messages, bytes, true_messages, true_bytes } = it;
+        let what = format!(
+            "the thread {thread_id} counts {messages} messages and {bytes} bytes, its rows {true_messages} and {true_bytes}"
+        );
+        Violation { id: "R1", call: None, what }
+    };
+    records.rows.counts.iter().filter(is_wrong).map(violation).collect()
 }
 
 /// D2: no call is lost, and no call or run is stuck.

@@ -82,7 +82,7 @@ impl Records {
 type Check = fn(&Records, &Cases<'_>) -> Vec<Violation>;
 
 /// Every check, by the id of its promise.
-pub(crate) const CHECKS: [(&str, Check); 26] = [
+pub(crate) const CHECKS: [(&str, Check); 27] = [
     ("S1", effects::s1),
     ("S2", effects::s2),
     ("S3", effects::s3),
@@ -109,6 +109,7 @@ pub(crate) const CHECKS: [(&str, Check); 26] = [
     ("T1", access::t1),
     ("V1", effects::v1),
     ("SQL", lifecycle::sql),
+    ("R1", lifecycle::r1),
 ];
 
 /// The checks of the logs and the answers of the servers.

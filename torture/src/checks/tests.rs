@@ -6,7 +6,9 @@ mod remote;
 use super::*;
 use crate::checks::case::hash;
 use crate::record::{Answer, DeedKind, FINAL_READ, Span, Surface, Verdict};
-use crate::rows::{CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, StepRow, ThreadRow};
+use crate::rows::{
+    CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, StepRow, ThreadCounts, ThreadRow,
+};
 use crate::stream::{Dialect, Fact, FactKind, StreamContent};
 use serde_json::{Value, json};
 
@@ -171,6 +173,13 @@ fn valid_records() -> Records {
             thread_id: "t".to_owned(),
             tenant_id: "acme".to_owned(),
             user_id: "owner".to_owned(),
+        }],
+        counts: vec![ThreadCounts {
+            thread_id: "t".to_owned(),
+            messages: 2,
+            bytes: 100,
+            true_messages: 2,
+            true_bytes: 100,
         }],
         messages: vec![MessageRow {
             thread_id: "t".to_owned(),
@@ -524,6 +533,8 @@ fn rows_that_the_schema_would_refuse_are_found() {
     });
     assert_eq!(owned, ["SQL"]);
     assert!(broken(|it| it.rows.calls[0].validated = None).contains(&"SQL"));
+    assert_eq!(broken(|it| it.rows.counts[0].bytes = 99), ["R1"]);
+    assert_eq!(broken(|it| it.rows.counts[0].messages = 3), ["R1"]);
     assert!(broken(|it| it.rows.calls[0].output = None).contains(&"SQL"));
 }
 

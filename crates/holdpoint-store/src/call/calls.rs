@@ -269,6 +269,7 @@ impl Write {
         }
         let new = NewDecision::of(answer, by);
         let moved = decided_by(moved.only(tool_call::Column::ExpiresAt.gt(now)), &new, self.now);
+        self.add_bytes(thread.id, moved.added_bytes(None));
         // The call is locked, so it is still pending.
         self.update_later(of_call(moved, thread, call.id), "a call to decide is not pending").await?;
         let decision = self.record_decision(call.id, &new).await?;
@@ -429,7 +430,7 @@ impl Write {
         let data =
             EventData::Moved { cause: MoveCause::Itself {}, tool_name: call.name.clone(), state: moved.to };
         let event = NewEvent { event_type: event, actor, subject: &Subject::call(thread, call), data };
-        if !self.apply_with_event(call.id, moved, &event).await? {
+        if !self.apply_with_event(call.id, moved, None, &event).await? {
             return Ok(false);
         }
         if call.ends_elsewhere() {
@@ -498,19 +499,38 @@ impl Write {
         self.event(event, &decision.by, &subject, data);
     }
 
-    /// Applies one guarded transition. Returns false if no row matches the guard.
+    /// Applies one guarded transition of a call that has not ended. Returns false if no row matches the guard.
     async fn apply(&self, thread: &Thread, id: ToolCallId, moved: Move) -> Result<bool, StoreError> {
-        Ok(of_call(moved, thread, id).exec(&self.tx).await?.rows_affected == 1)
+        let added = moved.added_bytes(None);
+        let is_moved = of_call(moved, thread, id).exec(&self.tx).await?.rows_affected == 1;
+        if is_moved {
+            self.add_bytes(thread.id, added);
+        }
+        Ok(is_moved)
     }
 
-    /// Applies one guarded transition, with its event. Returns false if no row matches the guard.
+    /// Applies one guarded transition of a call that has not ended, or has this row, with its event. Returns false if no
+    /// row matches the guard. On Postgres a certain transition is made with other changes.
     pub(crate) async fn apply_with_event(
         &self,
         id: ToolCallId,
         moved: Move,
+        ended: Option<&tool_call::Model>,
         event: &NewEvent<'_>,
     ) -> Result<bool, StoreError> {
-        self.update_with_event(of_call(moved, event.subject.thread, id), event).await
+        let (thread, added, is_certain) = (event.subject.thread, moved.added_bytes(ended), moved.is_certain);
+        let update = of_call(moved, thread, id);
+        let is_moved = if is_certain {
+            self.update_later(update, "a call to move has another state").await?;
+            self.add_event(event);
+            true
+        } else {
+            self.update_with_event(update, event).await?
+        };
+        if is_moved {
+            self.add_bytes(thread.id, added);
+        }
+        Ok(is_moved)
     }
 }
 

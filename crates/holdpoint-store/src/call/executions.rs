@@ -12,7 +12,6 @@ use holdpoint_core::decision::Surface;
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{ExecId, ToolCallId};
-use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
@@ -170,7 +169,7 @@ impl Write {
         let subject = Subject::call(thread, call);
         let event_type = EventType::ToolStarted;
         let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
-        if !self.apply_with_event(call.id, claimed, &started).await? {
+        if !self.apply_with_event(call.id, claimed, None, &started).await? {
             return Ok(Claim::Refused(Box::new(self)));
         }
         let call = committed(thread, call.clone(), locked.approved_by.clone(), execution);
@@ -270,8 +269,15 @@ impl Write {
             }
         };
         let late = self.known::<Interrupted>(outcome, &result);
+        // The call is locked, so its row decides which of the two matches.
+        let row = &locked.call;
+        let is_held = row.exec_id == Some(execution.id.to_string())
+            && row.child_run_id.is_none()
+            && row.erased_at.is_none();
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
+            let is_certain = is_held && row.state == moved.from.word();
+            let moved = if is_certain { moved.certain() } else { moved };
             if self.move_row(locked, moved, event, actor, MoveCause::Itself {}).await? {
                 return Ok(SettleOutcome::Ended(Box::new(self.settled(locked, outcome, result)?)));
             }
@@ -341,7 +347,7 @@ impl Write {
             .eq(RunStatus::Cancelled.word())
             .or(run::Column::CancelRequestedAt.is_not_null());
         let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
-        let cut_off = message::Column::Status.eq(MessageStatus::Superseded.word());
+        let cut_off = message::Column::SupersededAt.is_not_null();
         let cut_off =
             message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
         Ok(stopped + cut_off == 0 && !thread.is_deleted)
@@ -405,7 +411,7 @@ impl Write {
         let of_call = OfCall { id, tool: &row.name, is_held: row.held };
         let subject = Subject { thread, run_id, call: Some(of_call) };
         let event = NewEvent { event_type: event, actor, subject: &subject, data };
-        if !self.apply_with_event(id, moved, &event).await? {
+        if !self.apply_with_event(id, moved, Some(row), &event).await? {
             return Ok(false);
         }
         if ends && row.by_worker && !row.held {

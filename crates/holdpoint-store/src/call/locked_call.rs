@@ -128,9 +128,10 @@ impl Write {
         let found = locked(calls).filter(tool_call::Column::ToolCallId.eq(id.to_string()));
         let Some(found) = found.into_model::<Columns>().one(&self.tx).await? else { return Ok(None) };
         let Columns { call, thread, roles, server_resumes, resumed_alone, answer } = found;
+        let thread = self.locked(thread)?;
         // The ordinals of a thread count from 0 without a gap.
-        let is_passed = answer.saturating_add(1) < thread.messages;
-        let thread = LockedThread::of(thread)?;
+        let next = u64::try_from(answer.saturating_add(1)).unwrap_or_default();
+        let is_passed = next < thread.extent.messages;
         Ok(Some(LockedRow { call, thread, roles, server_resumes, resumed_alone, is_passed }))
     }
 

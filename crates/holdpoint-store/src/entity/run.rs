@@ -18,6 +18,7 @@ pub(crate) struct Model {
     pub(crate) owner: Option<String>,
     pub(crate) lease_until: Option<i64>,
     pub(crate) cancel_requested_at: Option<i64>,
+    pub(crate) cut_short: bool,
     pub(crate) server_resumes: bool,
     pub(crate) resumed_alone: bool,
     pub(crate) error_code: Option<String>,

@@ -87,7 +87,7 @@ impl Write {
         Ok(())
     }
 
-    fn add_event(&self, new: &NewEvent<'_>) {
+    pub(crate) fn add_event(&self, new: &NewEvent<'_>) {
         self.events.lock().waiting.push(self.event_row(new));
         self.record_event(new);
     }

@@ -33,7 +33,7 @@ impl Write {
         let found = query.filter(run::Column::ThreadId.eq(thread.id.to_string())).one(&self.tx).await?;
         let Some((run, of_thread)) = found else { return Ok(None) };
         let runs = run.status == RunStatus::Running.word() && run.owner.as_ref() == Some(holder);
-        let thread = LockedThread::of(of_thread)?;
+        let thread = self.locked(of_thread)?;
         let held = HeldTurn { lease, thread, is_cancel_requested: run.cancel_requested_at.is_some() };
         if runs {
             // An earlier transaction that would have ended the turn was not committed.

@@ -46,6 +46,7 @@ pub(crate) struct StateColumns {
     lease: Option<(String, Timestamp)>,
     error: Option<TurnError>,
     finished_at: Option<Timestamp>,
+    is_cancelled: bool,
 }
 
 impl RunState for Running {
@@ -84,7 +85,7 @@ impl RunState for Cancelled {
     const STATUS: RunStatus = RunStatus::Cancelled;
 
     fn facts(self) -> StateColumns {
-        StateColumns { finished_at: Some(self.0), ..StateColumns::default() }
+        StateColumns { finished_at: Some(self.0), is_cancelled: true, ..StateColumns::default() }
     }
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct RunMove<To> {
 impl<To: RunState> RunMove<To> {
     /// Builds the move of a run to this state. Without [`from`](Self::from) it moves nothing.
     pub(crate) fn of(run: RunId, to: To) -> Self {
-        let StateColumns { lease, error, finished_at } = to.facts();
+        let StateColumns { lease, error, finished_at, is_cancelled } = to.facts();
         let (owner, lease_until) = lease.unzip();
         let (code, message) = error.map(|error| (error.code.word(), error.message)).unzip();
         let update = run::Entity::update_many()
@@ -119,6 +120,11 @@ impl<To: RunState> RunMove<To> {
             .col_expr(run::Column::ErrorMessage, Expr::value(message))
             .col_expr(run::Column::FinishedAt, Expr::value(finished_at.map(Timestamp::as_micros)))
             .filter(run::Column::RunId.eq(run.to_string()));
+        let update = match is_cancelled {
+            // The answer of a run that waits is whole.
+            true => update.col_expr(run::Column::CutShort, run::Column::Status.ne(RunStatus::Waiting.word())),
+            false => update,
+        };
         Self { update, from: Vec::new(), to: PhantomData }
     }
 

@@ -3,6 +3,7 @@
 use crate::entity::{message, run, tool_call};
 use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
+use crate::thread::extents::{bytes_set, sum};
 use crate::thread::threads::threads_of;
 use crate::{CallsToCancel, Lease, LockedThread, Read, StoreError, Thread, Transcript, Write, sql::rows};
 use holdpoint_core::Principal;
@@ -66,7 +67,7 @@ impl Read {
         let last = message::Entity::find()
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Role.eq(Role::Assistant.word()))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded.word()))
+            .filter(message::Column::SupersededAt.is_null())
             .order_by_desc(message::Column::Ordinal)
             .one(&self.tx)
             .await?;
@@ -187,7 +188,9 @@ impl Write {
         let answer = message(ordinal, Body::Assistant(Vec::new()), shown, None);
         let assistant_message_id = answer.id;
         messages.push(answer);
-        self.insert_later(messages.iter().map(message_row)).await?;
+        let rows: Vec<_> = messages.iter().map(message_row).collect();
+        self.add_messages(thread.id, rows.len(), sum(rows.iter().map(bytes_set)));
+        self.insert_later(rows).await?;
         let run = Run {
             id: run_id,
             thread_id: thread.id,
@@ -211,6 +214,7 @@ impl Write {
             roles: Set(json!(run.options.roles).to_string()),
             owner: Set(owner),
             lease_until: Set(lease_until),
+            cut_short: Set(false),
             server_resumes: Set(false),
             resumed_alone: Set(false),
             created_at: Set(self.now.as_micros()),
@@ -296,16 +300,17 @@ impl Write {
     ) -> Result<(), StoreError> {
         self.cancel_calls(thread, CallsToCancel::UnclaimedFrom(ordinal), actor).await?;
         message::Entity::update_many()
-            .col_expr(message::Column::Status, Expr::value(MessageStatus::Superseded.word()))
+            .col_expr(message::Column::SupersededAt, Expr::value(self.now.as_micros()))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Ordinal.gte(ordinal))
+            .filter(message::Column::SupersededAt.is_null())
             .exec(&self.tx)
             .await?;
         let cut = Query::select()
             .column(message::Column::MessageId)
             .from(message::Entity.table_ref())
             .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
-            .and_where(message::Column::Status.eq(MessageStatus::Superseded.word()))
+            .and_where(message::Column::SupersededAt.is_not_null())
             .to_owned();
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
@@ -392,10 +397,10 @@ fn message_row(message: &Message) -> message::ActiveModel {
         run_id: Set(message.run_id.to_string()),
         ordinal: Set(message.ordinal),
         role: Set(message.body.role().word().to_owned()),
-        status: Set(message.status.word().to_owned()),
         client_id: Set(message.client_id.clone()),
         content: Set(content),
         created_at: Set(message.created_at.as_micros()),
+        superseded_at: Set(None),
         erased_at: Set(None),
     }
 }

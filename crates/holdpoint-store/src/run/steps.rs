@@ -6,6 +6,7 @@ use crate::entity::{decision, sent_answer, step, tool_call};
 use crate::event::new_event::{OfCall, Subject};
 use crate::run::held_turn::HeldTurn;
 use crate::sql::parts::write_parts;
+use crate::thread::extents::{bytes_of, bytes_set, sum};
 use crate::{Lease, NewDecision, Read, SealedText, StoreError, TurnEnd, Write, sql::rows};
 use holdpoint_core::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash, repeated_rejection};
 use holdpoint_core::call_times::CallTimes;
@@ -24,7 +25,6 @@ use holdpoint_core::text::without_nul;
 use holdpoint_core::tool::input::Input;
 use holdpoint_core::tool::secrets::SecretPaths;
 use holdpoint_core::turn::FinishReason;
-use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -162,6 +162,8 @@ impl Write {
                 at: Set(self.now.as_micros()),
                 erased_at: Set(None),
             });
+            let rows: Vec<_> = rows.collect();
+            self.add_bytes(run.thread_id, sum(rows.iter().map(bytes_set)));
             self.insert_later(rows).await?;
         }
         Ok(())
@@ -192,6 +194,7 @@ impl Write {
             self.add_call(&mut new, &position, call, times);
         }
         let NewRows { calls, decisions, running } = new;
+        self.add_bytes(thread.id, sum(calls.iter().map(bytes_of)));
         let calls = self.insert_calls(calls, decisions).await?;
         let end = match calls.iter().any(|call| call.pauses() && call.end().is_none()) {
             _ if calls.is_empty() => Some(TurnEnd::Completed),
@@ -267,24 +270,29 @@ impl Write {
     ) -> Result<(), StoreError> {
         let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let state = result.provider_state.as_ref().map(Value::to_string);
-        let mut written = step::Entity::update_many()
-            .col_expr(step::Column::Status, Expr::value(status.word()))
-            .col_expr(step::Column::Parts, Expr::value(write_parts(&result.parts)))
-            .col_expr(step::Column::FinishReason, Expr::value(result.reason.word()))
-            .col_expr(step::Column::InputTokens, Expr::value(result.usage.map(|u| tokens(u.input_tokens))))
-            .col_expr(step::Column::OutputTokens, Expr::value(result.usage.map(|u| tokens(u.output_tokens))))
-            .col_expr(step::Column::Origin, Expr::value(result.origin.clone()))
-            .col_expr(step::Column::ProviderState, Expr::value(state))
-            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
+        let mut row = step::ActiveModel {
+            status: Set(status.word().to_owned()),
+            parts: Set(write_parts(&result.parts)),
+            finish_reason: Set(Some(result.reason.word().to_owned())),
+            input_tokens: Set(result.usage.map(|usage| tokens(usage.input_tokens))),
+            output_tokens: Set(result.usage.map(|usage| tokens(usage.output_tokens))),
+            origin: Set(Some(result.origin.clone())),
+            provider_state: Set(state),
+            finished_at: Set(Some(self.now.as_micros())),
+            ..Default::default()
+        };
+        if let Some(window) = result.narrowed {
+            row.turns_left_out = Set(turns(window.left_out));
+            row.turns_shortened = Set(turns(window.shortened));
+            row.refused_tokens = Set(window.refused.map(tokens));
+        }
+        // Until now the step did not count.
+        self.add_bytes(run.thread_id, bytes_set(&row));
+        let written = step::Entity::update_many()
+            .set(row)
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
             .filter(step::Column::Status.eq(StepStatus::Streaming.word()));
-        if let Some(window) = result.narrowed {
-            written = written
-                .col_expr(step::Column::TurnsLeftOut, Expr::value(turns(window.left_out)))
-                .col_expr(step::Column::TurnsShortened, Expr::value(turns(window.shortened)))
-                .col_expr(step::Column::RefusedTokens, Expr::value(window.refused.map(tokens)));
-        }
         self.update_later(written, "a step to write is not open").await
     }
 

@@ -53,7 +53,7 @@ const UNWANTED: &str = r#"(tool_calls.cancel_requested_at IS NOT NULL
     OR EXISTS (SELECT 1 FROM "holdpoint".runs own WHERE own.run_id = tool_calls.run_id
         AND (own.status = 'cancelled' OR own.cancel_requested_at IS NOT NULL))
     OR EXISTS (SELECT 1 FROM "holdpoint".messages WHERE messages.message_id = tool_calls.message_id
-        AND messages.status = 'superseded')
+        AND messages.superseded_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM "holdpoint".threads WHERE threads.thread_id = tool_calls.thread_id
         AND threads.deleted_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM "holdpoint".runs child JOIN "holdpoint".threads ON threads.thread_id = child.thread_id

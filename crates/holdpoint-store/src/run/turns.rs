@@ -4,6 +4,7 @@ use crate::entity::{event, run, step, thread};
 use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
 use crate::sql::words::literal;
+use crate::thread::extents::sum;
 use crate::{
     CallsToCancel, HeldTurn, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
 };
@@ -294,13 +295,14 @@ impl Write {
         if !self.leave_running(thread, run, guard, &end, actor).await? {
             return Ok(None);
         }
-        step::Entity::update_many()
+        let interrupted = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(StepStatus::Interrupted.word()))
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(message_id.to_string()))
-            .filter(step::Column::Status.eq(StepStatus::Streaming.word()))
-            .exec(&self.tx)
-            .await?;
+            .filter(step::Column::Status.eq(StepStatus::Streaming.word()));
+        // The drafts of the step stay, and count from now on.
+        let drafts = self.update_counted(interrupted).await?;
+        self.add_bytes(thread.id, sum(drafts));
         Ok(Some(end))
     }
 

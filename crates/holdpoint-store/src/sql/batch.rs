@@ -5,7 +5,7 @@
 //!
 //! The parts of the statement see the same rows and have no order. So a batch has at most one change for each table, and
 //! no change whose guard reads other rows before it lets a row in: a claim is never part of a batch, because its guard
-//! reads the decision. Foreign keys, counts and the guard of decisions follow after the whole statement.
+//! reads the decision. Foreign keys and the guard of decisions follow after the whole statement.
 //!
 //! A change of a batch is about rows that the transaction has locked or inserts. An update that does not change its one
 //! row fails the transaction. A change whose result decides what follows, such as a claim, is a statement of its own;

@@ -3,7 +3,7 @@
 
 use crate::entity::{event, message, tool_call};
 use crate::{Page, Read, StoreError, Thread, sql::rows};
-use holdpoint_core::message::{Message, MessageStatus};
+use holdpoint_core::message::Message;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -130,7 +130,7 @@ impl Read {
             .select_only()
             .column_as(Expr::cust(MESSAGE_BYTES), "bytes")
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded.word()));
+            .filter(message::Column::SupersededAt.is_null());
         if let Some(before) = before {
             query = query.filter(message::Column::Ordinal.lt(before));
         }
@@ -156,7 +156,7 @@ impl Read {
             .select_only()
             .column(message::Column::MessageId)
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::Status.ne(MessageStatus::Superseded.word()))
+            .filter(message::Column::SupersededAt.is_null())
             .filter(Condition::all().add_option(before.map(|before| message::Column::Ordinal.lt(before))))
             .order_by_desc(message::Column::Ordinal)
             .limit(1);

@@ -16,8 +16,8 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::{Choice, Decision};
 use holdpoint_core::grant::{CoveredInputs, Grant, GrantUses};
 use holdpoint_core::json::hex::hex;
-use holdpoint_core::message::{Body, Message, Part, Role, Step, Usage, Window};
-use holdpoint_core::run::{Run, RunOptions, TurnError};
+use holdpoint_core::message::{Body, Message, MessageStatus, Part, Role, Step, Usage, Window};
+use holdpoint_core::run::{Run, RunOptions, RunStatus, TurnError};
 use holdpoint_core::text::model_texts;
 use holdpoint_core::tool::input::Input;
 use holdpoint_core::tool::secrets::SecretPaths;
@@ -76,9 +76,49 @@ impl Thread {
     }
 }
 
-pub(crate) fn message(row: MessageRow<'_>, steps: Vec<Step>) -> Result<Message, StoreError> {
+/// The facts of a run that are the status of its answer.
+#[derive(Clone, Copy)]
+pub(crate) struct AnswerState<'r> {
+    pub(crate) run_status: &'r str,
+    pub(crate) is_cut_short: bool,
+}
+
+impl<'r> From<&RunRow<'r>> for AnswerState<'r> {
+    fn from(run: &RunRow<'r>) -> Self {
+        Self { run_status: run.status, is_cut_short: run.cut_short }
+    }
+}
+
+/// Returns the status of a message. An answer has the state of its run.
+fn message_status(
+    row: &MessageRow<'_>,
+    role: Role,
+    answer: Option<AnswerState<'_>>,
+) -> Result<MessageStatus, StoreError> {
+    if row.superseded_at.is_some() {
+        return Ok(MessageStatus::Superseded);
+    }
+    if role == Role::User {
+        return Ok(MessageStatus::Complete);
+    }
+    let AnswerState { run_status, is_cut_short } = needed("messages", "the run of an answer", answer)?;
+    Ok(match word("runs", run_status)? {
+        RunStatus::Running => MessageStatus::Streaming,
+        RunStatus::Waiting | RunStatus::Completed => MessageStatus::Complete,
+        RunStatus::Cancelled if !is_cut_short => MessageStatus::Complete,
+        RunStatus::Failed | RunStatus::Cancelled => MessageStatus::Interrupted,
+    })
+}
+
+pub(crate) fn message(
+    row: MessageRow<'_>,
+    answer: Option<AnswerState<'_>>,
+    steps: Vec<Step>,
+) -> Result<Message, StoreError> {
     const TABLE: &str = "messages";
-    let body = match word(TABLE, row.role)? {
+    let role = word(TABLE, row.role)?;
+    let status = message_status(&row, role, answer)?;
+    let body = match role {
         Role::User => Body::User(needed(TABLE, "content", row.content)?.to_owned()),
         Role::Assistant => Body::Assistant(steps),
     };
@@ -89,7 +129,7 @@ pub(crate) fn message(row: MessageRow<'_>, steps: Vec<Step>) -> Result<Message, 
         run_id: id(TABLE, row.run_id)?,
         ordinal: row.ordinal,
         body,
-        status: word(TABLE, row.status)?,
+        status,
         created_at: Timestamp::from_micros(row.created_at),
     })
 }

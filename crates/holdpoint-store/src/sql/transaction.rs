@@ -7,6 +7,7 @@ use crate::sql::commit_hook::HookedCommit;
 use crate::sql::pool::ConnectionPool;
 use crate::sql::schema::Schema;
 use crate::sql::tx::Tx;
+use crate::thread::extents::Additions;
 use crate::{CommitHook, ProcessLock, StoreError};
 use holdpoint_core::clock::{Clock, Timestamp};
 use holdpoint_metrics::Metrics;
@@ -165,6 +166,8 @@ pub struct Write {
     pub(crate) reached: Mutex<Vec<ReachedState>>,
     /// The events of this transaction. The commit inserts those that wait.
     pub(crate) events: Mutex<Events>,
+    /// What this transaction adds to the counts of threads. The commit writes it.
+    pub(crate) additions: Mutex<Additions>,
     committed_signal: Arc<Notify>,
     approved: ApprovedCalls,
     pub(crate) hooked: HookedCommit,
@@ -361,6 +364,7 @@ impl Store {
             metrics: self.metrics.clone(),
             reached: Mutex::default(),
             events: Mutex::default(),
+            additions: Mutex::default(),
             committed_signal: self.committed_signal.clone(),
             approved: self.approved.clone(),
             hooked: HookedCommit::new(self.hook.clone()),
@@ -407,6 +411,7 @@ impl Write {
         let Events { waiting, inserted } = std::mem::take(&mut *self.events.lock());
         let has_events = inserted || !waiting.is_empty();
         self.insert_events(waiting).await?;
+        self.write_additions().await?;
         if has_events && self.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
         }

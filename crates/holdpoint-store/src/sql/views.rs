@@ -76,10 +76,10 @@ lent_rows! {
         run_id: &'r str = RunId,
         ordinal: i64 = Ordinal,
         role: &'r str = Role,
-        status: &'r str = Status,
         client_id: Option<&'r str> = ClientId,
         content: Option<&'r str> = Content,
         created_at: i64 = CreatedAt,
+        superseded_at: Option<i64> = SupersededAt,
     }
     /// A row of `runs`.
     RunRow of run {
@@ -93,6 +93,7 @@ lent_rows! {
         instructions: Option<&'r str> = Instructions,
         roles: &'r str = Roles,
         lease_until: Option<i64> = LeaseUntil,
+        cut_short: bool = CutShort,
         resumed_alone: bool = ResumedAlone,
         error_code: Option<&'r str> = ErrorCode,
         error_message: Option<&'r str> = ErrorMessage,

@@ -48,7 +48,7 @@ pub struct Extent {
     pub bytes: u64,
 }
 
-/// A thread that is locked until the transaction ends, as it was before the transaction. Only the store makes one.
+/// A thread that is locked until the transaction ends, as the transaction found it. Only the store makes one.
 #[derive(Debug, Clone)]
 pub struct LockedThread {
     thread: Thread,
@@ -72,6 +72,7 @@ impl LockedThread {
         Self { thread, extent: Extent::default(), is_deleted: false, policy: None }
     }
 
+    /// Reads a locked row. `Write::locked` adds what the transaction has added to its counts.
     pub(crate) fn of(row: thread::Model) -> Result<Self, StoreError> {
         let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
         let extent = Extent { messages: count(row.messages), bytes: count(row.bytes) };
@@ -118,7 +119,7 @@ impl Write {
                 let row = self.new_thread(owner, new).row();
                 let statement = DbBackend::Postgres.build(&lock_or_insert(query, row)?);
                 match thread::Model::find_by_statement(statement).one(&self.tx).await? {
-                    Some(row) => LockedThread::of(row),
+                    Some(row) => self.locked(row),
                     // Another transaction gave the name to its thread after the snapshot of this statement.
                     None => self
                         .lock_thread_named(owner, name)
@@ -145,7 +146,7 @@ impl Write {
         &self,
         which: Select<thread::Entity>,
     ) -> Result<Option<LockedThread>, StoreError> {
-        which.lock_exclusive().one(&self.tx).await?.map(LockedThread::of).transpose()
+        which.lock_exclusive().one(&self.tx).await?.map(|row| self.locked(row)).transpose()
     }
 }
 

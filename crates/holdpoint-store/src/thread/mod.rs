@@ -1,5 +1,6 @@
 //! Threads, their sessions and transcripts.
 
+pub(crate) mod extents;
 pub(crate) mod fence;
 pub(crate) mod locked_thread;
 pub(crate) mod purge;

@@ -2,13 +2,13 @@
 //! calls, and the bounds of grants. The rows stay as evidence: ids, states, decisions and hashes.
 
 use crate::entity::{grant, message, run, sent_answer, step, thread, tool_call, tool_request};
+use crate::thread::extents::{CountedTable, bytes_in_rows, sum};
 use crate::{StoreError, TimedRead, Write};
 use holdpoint_core::id::ThreadId;
-use holdpoint_core::message::MessageStatus;
 use holdpoint_core::run::RunStatus;
 use holdpoint_core::tool::tool_request::RequestState;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect, UpdateMany};
 use std::time::Duration;
 
 /// Maximum number of threads that one statement reads.
@@ -18,8 +18,11 @@ const PAGE: u64 = 500;
 /// usable.
 const TO_ERASE: &str = "deleted_at IS NOT NULL AND erased_at IS NULL";
 
-/// The number of rows of a table that one transaction erases. Each erased row changes the counters of its thread, and
-/// a transaction that changes one row many times gets slower with each change.
+/// A turn writes the message.
+const WRITTEN: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs
+    WHERE runs.assistant_message_id = messages.message_id AND runs.status = 'running')"#;
+
+/// The number of keys of a table whose rows one transaction erases, so that other work in the thread waits briefly.
 const BATCH: u64 = 200;
 
 /// What a batch of a purge left over.
@@ -93,55 +96,33 @@ impl Write {
 
     async fn erase_messages(&self, id: ThreadId) -> Result<u64, StoreError> {
         let of_thread = message::Column::ThreadId.eq(id.to_string());
-        let ended = of_thread.and(message::Column::Status.ne(MessageStatus::Streaming.word()));
-        let batch =
-            batch::<message::Entity>(message::Column::MessageId, message::Column::ErasedAt, ended.clone());
-        let erased = self
+        let ended = of_thread.and(message::Column::SupersededAt.is_not_null().or(Expr::cust(WRITTEN).not()));
+        let erasing = self
             .erasing::<message::Entity>(message::Column::ErasedAt)
-            .col_expr(message::Column::Content, emptied(message::Column::Content, ""))
-            .filter(message::Column::MessageId.in_subquery(batch))
-            .filter(ended)
-            .exec(&self.tx)
-            .await?;
-        Ok(erased.rows_affected)
+            .col_expr(message::Column::Content, emptied(message::Column::Content, ""));
+        self.erase(id, message::Column::MessageId, message::Column::ErasedAt, ended, erasing).await
     }
 
     async fn erase_steps(&self, id: ThreadId) -> Result<u64, StoreError> {
         let of_thread = step::Column::MessageId.in_subquery(messages_of(id));
         let ended = of_thread.and(step::Column::FinishedAt.is_not_null());
-        let batch = batch::<step::Entity>(step::Column::MessageId, step::Column::ErasedAt, ended.clone());
-        let erased = self
+        let erasing = self
             .erasing::<step::Entity>(step::Column::ErasedAt)
             .col_expr(step::Column::Parts, Expr::value("[]"))
-            .col_expr(step::Column::ProviderState, Expr::value(None::<String>))
-            .filter(step::Column::MessageId.in_subquery(batch))
-            .filter(ended)
-            .exec(&self.tx)
-            .await?;
-        Ok(erased.rows_affected)
+            .col_expr(step::Column::ProviderState, Expr::value(None::<String>));
+        self.erase(id, step::Column::MessageId, step::Column::ErasedAt, ended, erasing).await
     }
 
     async fn erase_calls(&self, id: ThreadId) -> Result<u64, StoreError> {
         let sent = sent_answer::Column::ToolCallId.in_subquery(calls_of(id));
-        let sent = batch::<sent_answer::Entity>(
-            sent_answer::Column::ToolCallId,
-            sent_answer::Column::ErasedAt,
-            sent,
-        );
-        let texts = self
+        let erasing = self
             .erasing::<sent_answer::Entity>(sent_answer::Column::ErasedAt)
-            .col_expr(sent_answer::Column::Text, Expr::value(""))
-            .filter(sent_answer::Column::ToolCallId.in_subquery(sent))
-            .exec(&self.tx)
-            .await?;
+            .col_expr(sent_answer::Column::Text, Expr::value(""));
+        let (key, erased_at) = (sent_answer::Column::ToolCallId, sent_answer::Column::ErasedAt);
+        let texts = self.erase(id, key, erased_at, sent, erasing).await?;
         let of_thread = tool_call::Column::ThreadId.eq(id.to_string());
         let ended = of_thread.and(tool_call::Column::FinishedAt.is_not_null());
-        let batch = batch::<tool_call::Entity>(
-            tool_call::Column::ToolCallId,
-            tool_call::Column::ErasedAt,
-            ended.clone(),
-        );
-        let calls = self
+        let erasing = self
             .erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
             .col_expr(tool_call::Column::Arguments, Expr::value("{}"))
             .col_expr(tool_call::Column::ModelArguments, emptied(tool_call::Column::ModelArguments, "{}"))
@@ -151,12 +132,9 @@ impl Write {
             .col_expr(tool_call::Column::Reason, Expr::value(None::<String>))
             .col_expr(tool_call::Column::Output, emptied(tool_call::Column::Output, "null"))
             .col_expr(tool_call::Column::Result, Expr::value(""))
-            .col_expr(tool_call::Column::Progress, Expr::value(None::<String>))
-            .filter(tool_call::Column::ToolCallId.in_subquery(batch))
-            .filter(ended)
-            .exec(&self.tx)
-            .await?;
-        Ok(texts.rows_affected + calls.rows_affected)
+            .col_expr(tool_call::Column::Progress, Expr::value(None::<String>));
+        let (key, erased_at) = (tool_call::Column::ToolCallId, tool_call::Column::ErasedAt);
+        Ok(texts + self.erase(id, key, erased_at, ended, erasing).await?)
     }
 
     async fn erase_requests(&self, id: ThreadId) -> Result<u64, StoreError> {
@@ -179,6 +157,38 @@ impl Write {
             .exec(&self.tx)
             .await?;
         Ok(erased.rows_affected)
+    }
+
+    /// Erases the next of these rows of a thread with this update, and takes their bytes from the thread. The texts of a
+    /// row are as before while the thread is locked.
+    async fn erase<E: CountedTable>(
+        &self,
+        thread: ThreadId,
+        key: E::Column,
+        erased_at: E::Column,
+        which: SimpleExpr,
+        erasing: UpdateMany<E>,
+    ) -> Result<u64, StoreError> {
+        let bytes = Expr::from(Func::sum(bytes_in_rows::<E>())).cast_as("BIGINT");
+        let batch: Vec<(String, i64)> = E::find()
+            .select_only()
+            .column(key)
+            .column_as(bytes, "bytes")
+            .filter(erased_at.is_null())
+            .filter(which.clone())
+            .group_by(key)
+            .limit(BATCH)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let (keys, before): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let left = self.update_counted(erasing.filter(key.is_in(keys)).filter(which)).await?;
+        let rows = u64::try_from(left.len()).unwrap_or(u64::MAX);
+        self.add_bytes(thread, sum(left).saturating_sub(sum(before)));
+        Ok(rows)
     }
 
     async fn has_open_work(&self, id: ThreadId) -> Result<bool, StoreError> {

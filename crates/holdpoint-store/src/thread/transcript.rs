@@ -4,6 +4,7 @@ use crate::call::calls::{decided_calls, readable};
 use crate::entity::{decision, message, run, sent_answer, step, tool_call};
 use crate::sql::cells::ColumnCounts;
 use crate::sql::paging::Outputs;
+use crate::sql::rows::AnswerState;
 use crate::sql::union::{Union, UnionRows, UnionStatement};
 use crate::sql::views::{MessageRow, RunRow, StepRow};
 use crate::sql::words::{SealKind, literal};
@@ -16,8 +17,8 @@ use holdpoint_core::message::{Message, MessageStatus, Role, Step, StepStatus};
 use holdpoint_core::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, EntityName, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect, Value,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityName, EntityTrait, FromQueryResult,
+    JoinType, QueryFilter, QueryOrder, QueryResult, QuerySelect, RelationTrait, Select, Value,
 };
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -205,19 +206,20 @@ impl Read {
     ) -> Result<Page<Message>, StoreError> {
         let mut shown = Condition::all()
             .add(message::Column::ThreadId.eq(thread.id.to_string()))
-            .add(message::Column::Status.ne(MessageStatus::Superseded.word()));
+            .add(message::Column::SupersededAt.is_null());
         if let Some(before) = before {
             shown = shown.add(message::Column::Ordinal.lt(before));
         }
-        let found = message::Entity::find()
+        let found = StoredMessage::find()
             .filter(shown.clone())
             .order_by_desc(message::Column::Ordinal)
             .limit(size.saturating_add(1))
+            .into_model()
             .all(&self.tx)
             .await?;
-        let mut page = Page::of(found, size);
+        let mut page: Page<StoredMessage> = Page::of(found, size);
         page.items.reverse();
-        let first = page.items.first().map(|oldest| message::Column::Ordinal.gte(oldest.ordinal));
+        let first = page.items.first().map(|oldest| message::Column::Ordinal.gte(oldest.message.ordinal));
         let items = self.messages_of(page.items, shown.add_option(first), outputs).await?;
         Ok(Page { items, has_more: page.has_more })
     }
@@ -227,7 +229,7 @@ impl Read {
         let which = Condition::all()
             .add(message::Column::ThreadId.eq(thread.id.to_string()))
             .add(message::Column::MessageId.eq(id.to_string()));
-        let found = message::Entity::find().filter(which.clone()).all(&self.tx).await?;
+        let found = StoredMessage::find().filter(which.clone()).into_model().all(&self.tx).await?;
         Ok(self.messages_of(found, which, Outputs::Whole).await?.pop())
     }
 
@@ -235,7 +237,7 @@ impl Read {
     /// use the condition instead of a list of ids, because databases limit the length of a list.
     async fn messages_of(
         &self,
-        found: Vec<message::Model>,
+        found: Vec<StoredMessage>,
         which: Condition,
         outputs: Outputs,
     ) -> Result<Vec<Message>, StoreError> {
@@ -261,8 +263,8 @@ impl Read {
             }
         }
         let read = found.iter().filter_map(|row| {
-            let own = steps.get(&row.message_id).into_iter().flatten();
-            whole(row.into(), own.map(StepRow::from), &mut calls)
+            let own = steps.get(&row.message.message_id).into_iter().flatten();
+            whole((&row.message).into(), row.answer(), own.map(StepRow::from), &mut calls)
         });
         Ok(read.collect())
     }
@@ -325,9 +327,40 @@ struct MessageParts<'r> {
     step: Option<StepRow<'r>>,
 }
 
+/// A message, and the facts of its run if it is an answer.
+struct StoredMessage {
+    message: message::Model,
+    run_status: Option<String>,
+    cut_short: Option<bool>,
+}
+
+impl StoredMessage {
+    fn find() -> Select<message::Entity> {
+        message::Entity::find()
+            .join(JoinType::LeftJoin, message::Relation::AnsweredRun.def())
+            .column_as(run::Column::Status, "run_status")
+            .column(run::Column::CutShort)
+    }
+
+    fn answer(&self) -> Option<AnswerState<'_>> {
+        Some(AnswerState { run_status: self.run_status.as_deref()?, is_cut_short: self.cut_short? })
+    }
+}
+
+impl FromQueryResult for StoredMessage {
+    fn from_query_result(row: &QueryResult, prefix: &str) -> Result<Self, DbErr> {
+        Ok(Self {
+            message: message::Model::from_query_result(row, prefix)?,
+            run_status: row.try_get(prefix, "run_status")?,
+            cut_short: row.try_get(prefix, "cut_short")?,
+        })
+    }
+}
+
 /// Builds a message of its rows and its calls. Leaves out rows that cannot be read.
 fn whole<'r>(
     row: MessageRow<'r>,
+    answer: Option<AnswerState<'r>>,
     steps: impl Iterator<Item = StepRow<'r>>,
     calls: &mut CallsOfSteps,
 ) -> Option<Message> {
@@ -338,7 +371,7 @@ fn whole<'r>(
         rows::listed("message_steps", text, rows::step(row, calls))
     });
     let own = own.collect();
-    rows::listed("messages", text, rows::message(row, own))
+    rows::listed("messages", text, rows::message(row, answer, own))
 }
 
 impl StoredRun {
@@ -386,11 +419,12 @@ impl Transcript {
         let mut parts = parts.into_iter().peekable();
         while let Some(MessageParts { message, run, step }) = parts.next() {
             let ordinal = message.ordinal;
+            let answer = run.as_ref().map(AnswerState::from);
             if let Some(run) = run {
-                self.add_run(run, message.status == MessageStatus::Superseded.word());
+                self.add_run(run, message.superseded_at.is_some());
             }
             let more = std::iter::from_fn(|| parts.next_if(|row| row.message.ordinal == ordinal)?.step);
-            self.messages.extend(whole(message, step.into_iter().chain(more), &mut calls));
+            self.messages.extend(whole(message, answer, step.into_iter().chain(more), &mut calls));
         }
         Ok(())
     }
