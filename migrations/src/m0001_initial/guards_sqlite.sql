@@ -86,6 +86,7 @@ END;
 CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
 BEGIN SELECT RAISE(ABORT, 'escalations are never deleted'); END;
 
+-- A pending call never begins in one step: no statement of SQLite inserts the decision with it.
 CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
 WHEN OLD.state IS NOT NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
     'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',

@@ -7,12 +7,12 @@ use crate::entity::{decision, message, step, thread, tool_call};
 use crate::event::new_event::{NewEvent, Subject};
 use crate::thread::locked_thread::named;
 use crate::thread::threads::threads_of;
-use crate::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, sql::rows};
+use crate::{LockedThread, NewDecision, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
-use holdpoint_core::call::{State, StateKind, ToolCall, rejection, withdrawal};
+use holdpoint_core::call::{State, StateKind, ToolCall, withdrawal};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::cut_outcomes::cut_mark;
-use holdpoint_core::decision::{Choice, Decision, Surface, Verdict};
+use holdpoint_core::decision::{Decision, Surface, Verdict};
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
@@ -27,7 +27,6 @@ use sea_orm::{
 };
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
@@ -199,7 +198,7 @@ impl Read {
         ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
 
-    /// Returns the number of all pending calls, and when the call that expires first was created.
+    /// Returns the number of all pending calls, and when the call that is due first was created.
     pub async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
         // The index of pending calls serves both queries.
         let pending =
@@ -232,57 +231,6 @@ pub(crate) fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
 }
 
 impl Write {
-    /// Decides a pending call that has not expired. Returns false if the call is not pending.
-    pub async fn decide(
-        &self,
-        locked: &mut LockedCall,
-        answer: &Choice,
-        by: &Vote,
-        start_deadline: Duration,
-    ) -> Result<bool, StoreError> {
-        let now = self.now.as_micros();
-        let (moved, event) = match answer {
-            Choice::Approve { inputs, .. } => {
-                let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
-                let (preview, preview_failed) = rows::preview_columns(by.edited_preview.as_ref());
-                let approved = Move::of::<Pending, Approved>()
-                    .set(tool_call::Column::Validated, Expr::value(true))
-                    .set(tool_call::Column::ValidatedInputs, Expr::value(inputs))
-                    .set(tool_call::Column::ValidatedPreview, Expr::value(preview))
-                    .set(tool_call::Column::ValidatedPreviewFailed, Expr::value(preview_failed))
-                    .set(
-                        tool_call::Column::StartDeadline,
-                        Expr::value(self.now.plus(start_deadline).as_micros()),
-                    );
-                (approved, EventType::ToolApproved)
-            }
-            Choice::Reject { reason } => {
-                let rejected = self
-                    .ended::<Pending, Rejected>(rejection(reason.as_deref()))
-                    .set(tool_call::Column::Validated, Expr::value(false));
-                (rejected, EventType::ToolRejected)
-            }
-        };
-        let (thread, call) = (&locked.thread, &locked.call);
-        if !matches!(call.state, State::Pending) || call.expires_at.is_none_or(|at| at <= self.now) {
-            return Ok(false);
-        }
-        let new = NewDecision::of(answer, by);
-        let moved = decided_by(moved.only(tool_call::Column::ExpiresAt.gt(now)), &new, self.now);
-        // The call is locked, so it is still pending.
-        self.update_later(of_call(moved, thread, call.id), "a call to decide is not pending").await?;
-        let decision = self.record_decision(call.id, &new).await?;
-        self.decision_event(thread, call, &new, event);
-        if matches!(answer, Choice::Approve { .. }) {
-            locked.approved_by = by.voted_before.iter().chain([&by.actor]).cloned().collect();
-        }
-        locked.call = rows::decided(locked.call.clone(), answer, by.edited_preview.clone(), decision);
-        if locked.is_passed && locked.call.end().is_some() {
-            self.complete_if_passed(&locked.thread, locked.call.run_id).await?;
-        }
-        Ok(true)
-    }
-
     /// Expires a pending call after its deadline. Returns false if the call is no longer pending. `resume`: whether the
     /// server resumes the run once none of its calls is open.
     pub async fn expire(
@@ -477,25 +425,8 @@ impl Write {
             return Ok(None);
         }
         let stored = self.record_decision(call.id, decision).await?;
-        self.decision_event(thread, call, decision, event);
+        self.event(event, &decision.by, &Subject::call(thread, call), decided_data(call, decision));
         Ok(Some(stored))
-    }
-
-    fn decision_event(&self, thread: &Thread, call: &ToolCall, decision: &NewDecision, event: EventType) {
-        let subject = Subject::call(thread, call);
-        let all = decision.voted_before.iter().chain([&decision.by]);
-        let data = EventData::Decided {
-            tool_name: call.name.clone(),
-            input_hash: decision.input_hash.clone(),
-            decision: decision.verdict,
-            edited: decision.edited,
-            surface: decision.surface,
-            source: decision.source.as_ref().map(Source::text),
-            grant_id: decision.grant,
-            approved_by: (!decision.voted_before.is_empty()).then(|| all.cloned().collect()),
-            on_behalf_of: decision.on_behalf_of.clone(),
-        };
-        self.event(event, &decision.by, &subject, data);
     }
 
     /// Applies one guarded transition. Returns false if no row matches the guard.
@@ -514,8 +445,24 @@ impl Write {
     }
 }
 
+/// Returns the facts of the event of a decision.
+pub(crate) fn decided_data(call: &ToolCall, decision: &NewDecision) -> EventData {
+    let all = decision.voted_before.iter().chain([&decision.by]);
+    EventData::Decided {
+        tool_name: call.name.clone(),
+        input_hash: decision.input_hash.clone(),
+        decision: decision.verdict,
+        edited: decision.edited,
+        surface: decision.surface,
+        source: decision.source.as_ref().map(Source::text),
+        grant_id: decision.grant,
+        approved_by: (!decision.voted_before.is_empty()).then(|| all.cloned().collect()),
+        on_behalf_of: decision.on_behalf_of.clone(),
+    }
+}
+
 /// Returns the update of a transition for this call.
-fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call::Entity> {
+pub(crate) fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call::Entity> {
     moved
         .update
         .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
@@ -523,7 +470,7 @@ fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call
 }
 
 /// Adds the author and the time of a decision to its transition.
-fn decided_by(moved: Move, decision: &NewDecision, now: Timestamp) -> Move {
+pub(crate) fn decided_by(moved: Move, decision: &NewDecision, now: Timestamp) -> Move {
     moved
         .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
         .set(tool_call::Column::DecidedAt, Expr::value(now.as_micros()))
