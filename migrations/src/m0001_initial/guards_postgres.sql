@@ -44,6 +44,8 @@ BEGIN
     -- The lists lose a call with its thread, an erased call too. Nothing else of the call changes then.
     IF OLD.listed_for IS DISTINCT FROM NEW.listed_for THEN
         NEW.listed_for := OLD.listed_for;
+        -- Postgres computes it after this function, whatever it is here.
+        NEW.due_at := OLD.due_at;
         IF NEW IS DISTINCT FROM OLD OR NOT EXISTS (
             SELECT 1 FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NOT NULL)
         THEN RAISE EXCEPTION 'a held call is listed for the user of its thread'; END IF;

@@ -5,6 +5,7 @@ use crate::call::transitions::{
 };
 use crate::entity::{decision, message, step, thread, tool_call};
 use crate::event::new_event::{NewEvent, Subject};
+use crate::sweep::sweep_work::{due_at, in_state};
 use crate::thread::locked_thread::named;
 use crate::thread::threads::threads_of;
 use crate::{LockedThread, NewDecision, Read, StoreError, Thread, Write, sql::rows};
@@ -200,12 +201,12 @@ impl Read {
 
     /// Returns the number of all pending calls, and when the call that is due first was created.
     pub async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
-        // The index of pending calls serves both queries.
-        let pending =
-            || tool_call::Entity::find().filter(tool_call::Column::State.eq(StateKind::Pending.word()));
+        // The index of due calls serves both queries.
+        let is_pending = || in_state(StateKind::Pending).and(due_at().is_not_null());
+        let pending = || tool_call::Entity::find().filter(is_pending());
         let count = pending().count(&self.tx).await?;
         let first = pending().select_only().column(tool_call::Column::CreatedAt);
-        let first = first.order_by_asc(tool_call::Column::ExpiresAt).into_tuple().one(&self.tx).await?;
+        let first = first.order_by_asc(due_at()).into_tuple().one(&self.tx).await?;
         Ok((count, first.map(Timestamp::from_micros)))
     }
 }
