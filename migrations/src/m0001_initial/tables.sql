@@ -181,7 +181,7 @@ CREATE TABLE tool_calls (
     lease_until         BIGINT,
     started_at          BIGINT,
     -- The run of the child thread that executes the call. The child run ends the call, and no lease does.
-    child_run_id        TEXT UNIQUE REFERENCES runs (run_id),
+    child_run_id        TEXT REFERENCES runs (run_id),
     -- Whether a worker executes the call, outside of the servers.
     by_worker           BOOLEAN NOT NULL DEFAULT FALSE,
     -- The SHA-256 hash of the token with which a worker proves that it holds the execution exec_id.
@@ -219,8 +219,8 @@ CREATE TABLE tool_calls (
         WHEN 'interrupted' THEN finished_at END) STORED,
     FOREIGN KEY (thread_id, tenant_id) REFERENCES threads (thread_id, tenant_id),
     FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
+    -- The calls of a message are those of its run: the index of lookups by either.
     UNIQUE (message_id, step, ordinal),
-    UNIQUE (thread_id, wire_call_id),
     CHECK (length(wire_call_id) > 0),
     CHECK (risk_level IN ('low', 'medium', 'high')),
     CHECK (state IN ('pending', 'approved', 'executing', 'succeeded', 'failed', 'interrupted',
@@ -283,7 +283,12 @@ CREATE TABLE tool_calls (
     CHECK ((state = 'succeeded') = (output IS NOT NULL))
 );
 
-CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
+-- With the state, so that lists of threads count pending calls without their rows.
+CREATE UNIQUE INDEX tool_calls_thread ON tool_calls (thread_id, wire_call_id)
+    INCLUDE (state) -- Postgres only
+;
+
+CREATE UNIQUE INDEX tool_calls_child ON tool_calls (child_run_id) WHERE child_run_id IS NOT NULL;
 
 -- For the lists of held calls: all of a tenant, those of a tool, and those of a user.
 CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE listed_for IS NOT NULL;

@@ -3,7 +3,7 @@
 use crate::call::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
-use crate::entity::{decision, message, step, thread, tool_call};
+use crate::entity::{decision, message, run, step, thread, tool_call};
 use crate::event::new_event::{NewEvent, Subject};
 use crate::sweep::sweep_work::{due_at, in_state};
 use crate::thread::locked_thread::named;
@@ -21,7 +21,7 @@ use holdpoint_core::message::StepStatus;
 use holdpoint_core::policy::Source;
 use holdpoint_core::text::cut_with;
 use holdpoint_core::text::model_texts;
-use sea_orm::sea_query::{Expr, ExprTrait, Func, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, IdenStatic, Iterable, PaginatorTrait, QueryFilter,
     QueryOrder, QuerySelect, QueryTrait, UpdateMany,
@@ -156,7 +156,7 @@ impl Read {
     /// Whether any call of a run has not ended.
     pub(crate) async fn has_open_calls(&self, run: RunId) -> Result<bool, StoreError> {
         let open = tool_call::Entity::find()
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(of_run(run))
             .filter(tool_call::Column::FinishedAt.is_null())
             .count(&self.tx)
             .await?;
@@ -209,6 +209,16 @@ impl Read {
         let first = first.order_by_asc(due_at()).into_tuple().one(&self.tx).await?;
         Ok((count, first.map(Timestamp::from_micros)))
     }
+}
+
+/// Matches the calls of a run: those of its answer, for which the calls have an index.
+pub(crate) fn of_run(id: RunId) -> SimpleExpr {
+    let answer = Query::select()
+        .column(run::Column::AssistantMessageId)
+        .from(run::Entity.table_ref())
+        .and_where(run::Column::RunId.eq(id.to_string()))
+        .to_owned();
+    tool_call::Column::MessageId.into_expr().eq(Expr::SubQuery(None, Box::new(answer.into())))
 }
 
 /// A call's id, and the call if its row can be read.
@@ -283,7 +293,7 @@ impl Write {
         let pending = tool_call::Column::State.eq(StateKind::Pending.word());
         let approved = tool_call::Column::State.eq(StateKind::Approved.word());
         let executing = tool_call::Column::State.eq(StateKind::Executing.word());
-        let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
+        let of = of_run;
         let which_calls = match which {
             CallsToCancel::Pending => pending,
             CallsToCancel::Open => pending.or(approved).or(executing),

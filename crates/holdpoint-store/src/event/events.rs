@@ -1,6 +1,7 @@
 //! Events: one row for each change, in the transaction of the change. Events hold hashes, never inputs or
 //! results. A reader of an event gets these from the call, in its current state.
 
+use crate::call::calls::of_run;
 use crate::decision::inbox::{held, visible_calls};
 use crate::decision::opened::{is_delegated, is_escalated};
 use crate::entity::{event, run, thread, tool_call};
@@ -384,7 +385,7 @@ impl Read {
         let EventReader { principal, visibility } = reader;
         let calls = Condition::all()
             .add_option(about.call.map(|id| tool_call::Column::ToolCallId.eq(id.to_string())))
-            .add_option(about.run.map(|id| tool_call::Column::RunId.eq(id.to_string())));
+            .add_option(about.run.map(of_run));
         if visible_calls(principal, visibility).filter(calls).one(&self.tx).await?.is_some() {
             return Ok(true);
         }
