@@ -58,27 +58,23 @@ impl Running {
 }
 
 impl Approvals {
-    /// Commits the decision about a call. If this process runs the approved call, the same commit claims it,
-    /// and the result is the permit.
+    /// Returns this process, if it claims an approved call with the approval.
     ///
     /// The call of a sub-agent is claimed later, by the task that creates the child run.
+    pub(super) fn claims(&self, gate: &Gate, call: &ToolCall) -> Option<&str> {
+        self.runnable(gate, call).filter(|tool| tool.executes()).map(|_| &*self.owner)
+    }
+
+    /// Commits the decision about a call. If the same commit claims the call, the result is the permit.
     pub(super) async fn commit_decided(
         &self,
-        gate: &Gate,
-        write: Write,
+        decided: Claim,
         locked: &mut LockedCall,
     ) -> Result<Option<Box<Permit>>, StoreError> {
         let call = &locked.call;
-        let approved = matches!(call.state, State::Approved(_));
-        let tool = self.runnable(gate, call).filter(|tool| approved && tool.executes());
-        let by = Claimant::Process(&self.owner);
-        let claim = match tool {
-            Some(tool) => write.claim(locked, by, self.times.lease, again(tool)).await?,
-            None => Claim::Refused(Box::new(write)),
-        };
-        let claim = match claim {
+        let claim = match decided {
             Claim::Made(claim) => claim,
-            Claim::Refused(write) => {
+            Claim::Unclaimed(write) => {
                 write.commit().await?;
                 return Ok(None);
             }
@@ -206,7 +202,7 @@ impl Approvals {
         }
         Ok(match write.claim(&locked, claimant, lease, again(tool)).await? {
             Claim::Made(claim) => ClaimResult::Claimed(claim.commit().await),
-            Claim::Refused(_) => ClaimResult::LeftAlone,
+            Claim::Unclaimed(_) => ClaimResult::LeftAlone,
         })
     }
 

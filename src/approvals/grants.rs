@@ -256,11 +256,12 @@ impl Approvals {
             grant: None,
             voted_before: Vec::new(),
         };
-        if !write.decide(&mut locked, &yes, &vote, self.times.start_deadline).await? {
+        let claims = |call: &ToolCall| self.claims(&gate, call);
+        let Some(write) = write.decide(&mut locked, &yes, &vote, &self.times, claims).await? else {
             return Ok(false);
-        }
+        };
         write.allow_resume(&locked, granting.server_resumes).await?;
-        let permit = self.commit_decided(&gate, write, &mut locked).await?;
+        let permit = self.commit_decided(write, &mut locked).await?;
         let request = DecisionRequest {
             tool_call_id: covered.id,
             choice: yes,

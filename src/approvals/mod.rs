@@ -26,10 +26,11 @@
 //!    expiry, `check` (readable inputs, tool, hash, schema), `check_policy`, the preview of an edit, the grant,
 //!    `count_vote`. An edit that needs its preview rolls the transaction back, asks the tool (`decide::previews`), and
 //!    begins again. A vote below the quorum is a row that is not final.
-//! 3. `Write::decide` of the store moves the call by compare-and-set, with the decision row and the event.
-//! 4. `Approvals::commit_decided` commits. If this process runs the tool, the same transaction claims the call:
-//!    `Write::claim` moves the call to `executing`, and the commit of that claim gives the permit. A stopping process,
-//!    and a process that lacks the tool, leave the call `approved`; the call of a sub-agent is claimed later too.
+//! 3. `Write::decide` of the store moves the call by compare-and-set, with the decision row and the event. If this
+//!    process runs the tool (`Approvals::claims`), the same transaction claims the call: on Postgres one statement moves
+//!    it from `pending` to `executing`.
+//! 4. `Approvals::commit_decided` commits, and the commit of a claim gives the permit. A stopping process, and a process
+//!    that lacks the tool, leave the call `approved`; the call of a sub-agent is claimed later too.
 //!    `Approvals::take` is a claim in a transaction of its own. It locks the call and evaluates the policy again.
 //! 5. `Executor::run` runs the tool in a task of its own (`Gate::run`) and settles the call by its execution id
 //!    (`Write::settle`). The decider waits at most `approval.wait`: in [`Approvals::await_outcomes`] for the task of

@@ -23,7 +23,8 @@ BEGIN
         OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
         OR (NEW.state = 'rejected' AND (NEW.held OR NEW.decided_by NOT IN ('system:policy', 'system:rejected')))
         OR (NEW.decided_by = 'system:rejected' AND NOT EXISTS (SELECT 1 FROM tool_calls
-            WHERE run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name AND decided_by LIKE 'user:%'))
+            WHERE message_id = NEW.message_id AND run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name
+                AND decided_by LIKE 'user:%'))
     THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a repeat, or decided by the policy'; END IF;
     IF NEW.child_run_id IS NOT NULL
     THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
@@ -44,6 +45,8 @@ BEGIN
     -- The lists lose a call with its thread, an erased call too. Nothing else of the call changes then.
     IF OLD.listed_for IS DISTINCT FROM NEW.listed_for THEN
         NEW.listed_for := OLD.listed_for;
+        -- Postgres computes it after this function, whatever it is here.
+        NEW.due_at := OLD.due_at;
         IF NEW IS DISTINCT FROM OLD OR NOT EXISTS (
             SELECT 1 FROM threads WHERE thread_id = NEW.thread_id AND deleted_at IS NOT NULL)
         THEN RAISE EXCEPTION 'a held call is listed for the user of its thread'; END IF;
@@ -77,7 +80,7 @@ BEGIN
     IF OLD.expires_at IS DISTINCT FROM NEW.expires_at AND NOT (OLD.state = 'pending' AND NEW.state = 'pending')
     THEN RAISE EXCEPTION 'the deadline of a decision changes only while the call is pending'; END IF;
     IF OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
-        'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',
+        'pending>approved', 'pending>executing', 'pending>rejected', 'pending>expired', 'pending>cancelled',
         'approved>executing', 'approved>cancelled', 'approved>failed', 'approved>interrupted',
         'executing>succeeded', 'executing>failed', 'executing>interrupted', 'executing>approved',
         'interrupted>succeeded', 'interrupted>failed')
@@ -88,6 +91,9 @@ BEGIN
             SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
         THEN RAISE EXCEPTION 'a held call and a call of a worker begin on a decision'; END IF;
     END IF;
+    -- What an approval requires. That the decision is there follows after the statement: tool_calls_begun.
+    IF OLD.state = 'pending' AND NEW.state = 'executing' AND (NEW.by_worker OR NEW.start_deadline IS NULL)
+    THEN RAISE EXCEPTION 'a call begins with its approval only in the process that decides'; END IF;
     IF NEW.permit_hash IS DISTINCT FROM OLD.permit_hash AND NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id
     THEN RAISE EXCEPTION 'the token of an execution does not change'; END IF;
     IF OLD.state = 'approved' AND OLD.state <> NEW.state AND (
@@ -96,12 +102,12 @@ BEGIN
     THEN RAISE EXCEPTION 'only a call that was never claimed did not run'; END IF;
     IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3
             AND OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NULL))
-        OR (OLD.state = 'approved' AND NEW.state = 'executing' AND (NEW.exec_attempt <> OLD.exec_attempt + 1
-            OR NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id))
-        OR (NEW.exec_attempt <> OLD.exec_attempt AND NOT (OLD.state = 'approved'
+        OR (OLD.state IN ('pending', 'approved') AND NEW.state = 'executing' AND (
+            NEW.exec_attempt <> OLD.exec_attempt + 1 OR NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id))
+        OR (NEW.exec_attempt <> OLD.exec_attempt AND NOT (OLD.state IN ('pending', 'approved')
             AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
         OR (NEW.exec_id IS DISTINCT FROM OLD.exec_id
-            AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
+            AND NOT (OLD.state IN ('pending', 'approved') AND NEW.state = 'executing'))
     THEN RAISE EXCEPTION 'a call runs once, and again only if it is idempotent, at most three times'; END IF;
     IF NEW.child_run_id IS DISTINCT FROM OLD.child_run_id THEN
         IF NOT (OLD.child_run_id IS NULL AND OLD.state = 'executing' AND NEW.state = 'executing' AND EXISTS (
@@ -132,6 +138,15 @@ BEGIN
             IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)
     THEN RAISE EXCEPTION 'an outcome does not change'; END IF;
     RETURN NEW;
+END $$;
+
+-- A call that begins with its approval: the same statement has inserted the decision, because no earlier one lets a
+-- final decision into a pending call.
+CREATE FUNCTION holdpoint_tool_call_begun() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
+    THEN RAISE EXCEPTION 'a held call and a call of a worker begin on a decision'; END IF;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION holdpoint_decision_said() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -325,6 +340,10 @@ CREATE TRIGGER escalations_born BEFORE INSERT ON escalations
 
 CREATE TRIGGER escalations_fixed BEFORE UPDATE ON escalations
     FOR EACH ROW EXECUTE FUNCTION holdpoint_escalation_fixed();
+
+CREATE TRIGGER tool_calls_begun AFTER UPDATE OF state ON tool_calls
+    FOR EACH ROW WHEN (OLD.state = 'pending' AND NEW.state = 'executing')
+    EXECUTE FUNCTION holdpoint_tool_call_begun();
 
 CREATE TRIGGER tool_calls_escalated AFTER UPDATE OF state ON tool_calls
     FOR EACH ROW WHEN (OLD.state <> NEW.state AND NEW.escalated_at IS NOT NULL)

@@ -10,7 +10,8 @@ WHEN NEW.state NOT IN ('pending', 'approved', 'executing', 'rejected', 'cancelle
   OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
   OR (NEW.state = 'rejected' AND (NEW.held OR NEW.decided_by NOT IN ('system:policy', 'system:rejected')))
   OR (NEW.decided_by = 'system:rejected' AND NOT EXISTS (SELECT 1 FROM tool_calls
-      WHERE run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name AND decided_by LIKE 'user:%'))
+      WHERE message_id = NEW.message_id AND run_id = NEW.run_id AND state = 'rejected' AND held AND name = NEW.name
+          AND decided_by LIKE 'user:%'))
 BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a repeat, or decided by the policy'); END;
 
 CREATE TRIGGER tool_calls_listed BEFORE INSERT ON tool_calls
@@ -86,6 +87,7 @@ END;
 CREATE TRIGGER escalations_kept BEFORE DELETE ON escalations
 BEGIN SELECT RAISE(ABORT, 'escalations are never deleted'); END;
 
+-- A pending call never begins in one step: no statement of SQLite inserts the decision with it.
 CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
 WHEN OLD.state IS NOT NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
     'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',

@@ -181,7 +181,7 @@ CREATE TABLE tool_calls (
     lease_until         BIGINT,
     started_at          BIGINT,
     -- The run of the child thread that executes the call. The child run ends the call, and no lease does.
-    child_run_id        TEXT UNIQUE REFERENCES runs (run_id),
+    child_run_id        TEXT REFERENCES runs (run_id),
     -- Whether a worker executes the call, outside of the servers.
     by_worker           BOOLEAN NOT NULL DEFAULT FALSE,
     -- The SHA-256 hash of the token with which a worker proves that it holds the execution exec_id.
@@ -204,10 +204,23 @@ CREATE TABLE tool_calls (
     created_at          BIGINT NOT NULL,
     finished_at         BIGINT,
     erased_at           BIGINT,
+    -- Since when a process has something to do with the call, or from when on: the first deadline of a pending call, the
+    -- decision of an approved call that no worker executes, the end of a lease, the end of an execution in doubt. The
+    -- sweeper looks for the moment, and then at the columns with the deadlines. NULL if nothing is ever to be done.
+    due_at              BIGINT GENERATED ALWAYS AS (CASE state
+        WHEN 'pending' THEN CASE
+            WHEN remind_at < expires_at AND (escalated_at IS NOT NULL OR escalate_at IS NULL OR remind_at <= escalate_at)
+                THEN remind_at
+            WHEN escalated_at IS NULL AND escalate_at < expires_at THEN escalate_at
+            ELSE expires_at END
+        WHEN 'approved' THEN CASE WHEN by_worker THEN start_deadline ELSE decided_at END
+        WHEN 'executing' THEN CASE WHEN polled_until < result_deadline THEN polled_until
+            ELSE COALESCE(lease_until, result_deadline) END
+        WHEN 'interrupted' THEN finished_at END) STORED,
     FOREIGN KEY (thread_id, tenant_id) REFERENCES threads (thread_id, tenant_id),
     FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
+    -- The calls of a message are those of its run: the index of lookups by either.
     UNIQUE (message_id, step, ordinal),
-    UNIQUE (thread_id, wire_call_id),
     CHECK (length(wire_call_id) > 0),
     CHECK (risk_level IN ('low', 'medium', 'high')),
     CHECK (state IN ('pending', 'approved', 'executing', 'succeeded', 'failed', 'interrupted',
@@ -270,7 +283,12 @@ CREATE TABLE tool_calls (
     CHECK ((state = 'succeeded') = (output IS NOT NULL))
 );
 
-CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
+-- With the state, so that lists of threads count pending calls without their rows.
+CREATE UNIQUE INDEX tool_calls_thread ON tool_calls (thread_id, wire_call_id)
+    INCLUDE (state) -- Postgres only
+;
+
+CREATE UNIQUE INDEX tool_calls_child ON tool_calls (child_run_id) WHERE child_run_id IS NOT NULL;
 
 -- For the lists of held calls: all of a tenant, those of a tool, and those of a user.
 CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE listed_for IS NOT NULL;
@@ -279,27 +297,12 @@ CREATE INDEX tool_calls_tool ON tool_calls (tenant_id, state, name, tool_call_id
 
 CREATE INDEX tool_calls_user ON tool_calls (tenant_id, state, listed_for, tool_call_id) WHERE listed_for IS NOT NULL;
 
-CREATE INDEX tool_calls_run ON tool_calls (run_id);
-
-CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
-
-CREATE INDEX tool_calls_result ON tool_calls (result_deadline) WHERE state = 'executing';
-
-CREATE INDEX tool_calls_polled ON tool_calls (polled_until) WHERE state = 'executing';
+-- For the work of a sweep.
+CREATE INDEX tool_calls_due ON tool_calls (state, due_at, tool_call_id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX tool_calls_delegated ON tool_calls (tool_call_id) WHERE state = 'executing' AND child_run_id IS NOT NULL;
 
-CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
-
-CREATE INDEX tool_calls_reminder ON tool_calls (remind_at) WHERE state = 'pending';
-
-CREATE INDEX tool_calls_escalation ON tool_calls (escalate_at) WHERE state = 'pending' AND escalated_at IS NULL;
-
-CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
-
 CREATE INDEX tool_calls_workers ON tool_calls (tenant_id, name, tool_call_id) WHERE by_worker AND state = 'approved';
-
-CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
 CREATE TABLE decisions (
     decision_id  TEXT NOT NULL,

@@ -307,11 +307,12 @@ impl Approvals {
                     return Ok(CommittedDecision::unclaimed(decided, locked.thread.into_thread()));
                 }
             }
-            if write.decide(&mut locked, &answer, &vote, self.times.start_deadline).await? {
+            let claims = |call: &ToolCall| self.claims(&gate, call);
+            if let Some(write) = write.decide(&mut locked, &answer, &vote, &self.times, claims).await? {
                 let granted = vote.grant;
                 self.grant(&gate, &write, &locked.thread, grant).await?;
                 let server_resumes = write.allow_resume(&locked, request.server_resumes).await?;
-                let permit = self.commit_decided(&gate, write, &mut locked).await?;
+                let permit = self.commit_decided(write, &mut locked).await?;
                 return Ok(CommittedDecision {
                     decided: Decided {
                         server_resumes,

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// The most that each part of a round may cost on Postgres.
 const PLAIN_TURN: Cost = Cost { statements: 4, transactions: 2, round_trips: 8 };
 const HELD_TURN: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
-const DECISION: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
+const DECISION: Cost = Cost { statements: 4, transactions: 2, round_trips: 8 };
 const CONTINUATION: Cost = Cost { statements: 5, transactions: 2, round_trips: 9 };
 /// A decision in the post of a page, and the continuation in the same stream: both, and the look for the held call. The
 /// outcome is stored with the resumed run.
-const POSTED_DECISION: Cost = Cost { statements: 11, transactions: 4, round_trips: 17 };
-const ROUND: Cost = Cost { statements: 15, transactions: 6, round_trips: 27 };
+const POSTED_DECISION: Cost = Cost { statements: 10, transactions: 4, round_trips: 16 };
+const ROUND: Cost = Cost { statements: 14, transactions: 6, round_trips: 26 };
 /// The same on SQLite, where a statement makes one change, and nothing waits for a round trip. Each transaction with texts
 /// has a statement that adds them to the counts of the thread.
 const PLAIN_TURN_ON_SQLITE: Cost = on_sqlite(12);

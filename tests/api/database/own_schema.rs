@@ -10,7 +10,7 @@ const MOVE: &str = include_str!("../../../migrations/move_postgres.sql");
 /// The tables, with that of the migrations.
 const TABLES: i64 = 23;
 /// The functions of the triggers.
-const FUNCTIONS: i64 = 35;
+const FUNCTIONS: i64 = 36;
 
 fn on(url: &str, schema: &str) -> impl FnOnce(&mut Config) {
     move |config| {

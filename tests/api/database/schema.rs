@@ -110,12 +110,23 @@ impl Calls {
                  VALUES ('x', '{id}', '{actor}', '{verdict}', {is_final}, FALSE, 'x', 'rest', 1)"
             )
         };
+        // The assignments of a call that begins with its approval.
+        let begins = "state = 'executing', validated = TRUE, decided_by = 'user:x', decided_at = 1, start_deadline = 1,
+            exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1, lease_until = 1";
+        // The same with a decision, in one statement. SQLite has no such statement.
+        let begins_with = |actor: &str, verdict: &str, is_final: &str| {
+            let decision = vote(pending, actor, verdict, is_final).replace("VALUES (", "SELECT ");
+            let decision = decision.strip_suffix(')').unwrap();
+            format!("WITH begun AS ({} RETURNING 1) {decision} FROM begun", call(pending, begins))
+        };
+        let no_statement = "near \"UPDATE\": syntax error";
         let yes = "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by =";
         let no = "state = 'rejected', validated = FALSE, decided_at = 1, decided_by = 'user:x'";
         let same = |sql: String, words: &'static str| (sql, words, words);
         let fixed = "the content of a call does not change";
         let decided = "a decision is final";
         let moves = "illegal transition of a tool call";
+        let on_decision = "a held call and a call of a worker begin on a decision";
         let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
         let erased = "only ended rows are erased, once";
@@ -200,7 +211,57 @@ impl Calls {
             // State transitions are one-way.
             same(call(rejected, "state = 'executing', lease_until = 1"), moves),
             same(call(succeeded, "state = 'executing', lease_until = 1"), moves),
-            same(call(pending, "state = 'executing', lease_until = 1"), moves),
+            (
+                call(pending, "state = 'executing', lease_until = 1"),
+                moves,
+                "a call begins with its approval only in the process that decides",
+            ),
+            // A pending call begins in the statement of its decision, which approves the call, and whose actor decides.
+            (call(pending, begins), once, on_decision),
+            (begins_with("user:x", "reject", "TRUE"), no_statement, on_decision),
+            (begins_with("user:x", "approve", "FALSE"), no_statement, on_decision),
+            (begins_with("user:y", "approve", "TRUE"), no_statement, vote_of),
+            same(call(pending, &begins.replace("exec_attempt = 1", "exec_attempt = 2")), once),
+            same(call(pending, &begins.replace("exec_id = 'x'", "exec_id = NULL")), once),
+            (
+                call(pending, &begins.replace("start_deadline = 1", "start_deadline = NULL")),
+                once,
+                "a call begins with its approval only in the process that decides",
+            ),
+            (
+                call(pending, &begins.replace("validated = TRUE", "validated = FALSE")),
+                once,
+                "validated IS NOT FALSE OR state IN",
+            ),
+            (
+                call(pending, &begins.replace("user:x", "system:policy")),
+                once,
+                "NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'",
+            ),
+            (
+                call(pending, &begins.replace("lease_until = 1", "lease_until = NULL")),
+                once,
+                "state <> 'executing' OR lease_until IS NOT NULL",
+            ),
+            (call(pending, &format!("{begins}, arguments = '{{}}'")), once, fixed),
+            same(
+                call(pending, &format!("{begins}, result_deadline = 1")),
+                "a running call gets an owner once",
+            ),
+            same(
+                call(pending, &format!("{begins}, progress = '{{}}'")),
+                "progress is reported while the call executes",
+            ),
+            (
+                call(pending, &format!("{begins}, expires_at = 1")),
+                once,
+                "the deadline of a decision changes only while the call is pending",
+            ),
+            (
+                call(pending, &format!("{begins}, permit_hash = '{}'", "a".repeat(64))),
+                once,
+                "(permit_hash IS NOT NULL) = (by_worker AND exec_id IS NOT NULL)",
+            ),
             same(call(pending, "state = 'succeeded'"), moves),
             same(
                 call(executing, "state = 'cancelled', lease_until = NULL, result = 'x', finished_at = 1"),
@@ -351,7 +412,7 @@ impl Calls {
                     "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                      lease_until = 1",
                 ),
-                "a held call and a call of a worker begin on a decision",
+                on_decision,
             ),
             // Runs.
             (
@@ -485,6 +546,9 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
     // A row is replaced neither by its primary key nor by another unique key.
     let forged = [
         "CREATE TEMP TABLE forged AS SELECT * FROM tool_calls",
+        // The database computes it.
+        "ALTER TABLE forged DROP COLUMN due_at",
+        "CREATE TEMP TABLE again AS SELECT * FROM forged",
         "UPDATE forged SET tool_call_id = 'forged', state = 'pending', arguments = '{}', result = NULL,
                    finished_at = NULL, validated = NULL, decided_by = NULL, decided_at = NULL",
     ];
@@ -494,7 +558,8 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
     let words = app.rows.change("INSERT OR REPLACE INTO tool_calls SELECT * FROM forged").await.unwrap_err();
     assert!(words.contains("never replaced"), "{words}");
     for table in ["tool_calls", "decisions", "sent_answers", "events", "messages"] {
-        let again = format!("INSERT OR REPLACE INTO {table} SELECT * FROM {table} LIMIT 1");
+        let from = if table == "tool_calls" { "again" } else { table };
+        let again = format!("INSERT OR REPLACE INTO {table} SELECT * FROM {from} LIMIT 1");
         let words = app.rows.change(&again).await.expect_err(&again);
         assert!(words.contains("never replaced") || words.contains("begins as"), "{again}: {words}");
     }

@@ -36,7 +36,7 @@ fn assignments(state: &str) -> String {
         "approved" => format!("{yes}, {open}, lease_until = NULL, start_deadline = 1"),
         "executing" => format!(
             "{yes}, {open}, lease_until = 1, started_at = 1, exec_owner = 'x', exec_attempt = exec_attempt + 1,
-             exec_id = 'x-' || (exec_attempt + 1)"
+             exec_id = 'x-' || (exec_attempt + 1), start_deadline = COALESCE(start_deadline, 1)"
         ),
         "succeeded" => format!("{yes}, {ended}, output = '1'"),
         "failed" | "interrupted" => format!("{yes}, {ended}, output = NULL"),
@@ -74,11 +74,13 @@ const AGAIN: &[&[&str]] = &[
     &["pending", "approved", "executing", "approved", "interrupted"],
 ];
 
+/// The states of calls that began in the statement of their decision. SQLite has no such statement.
+const AT_ONCE: &[&[&str]] = &[&["pending", "executing"], &["pending", "executing", "succeeded"]];
+
 impl StatePath {
-    fn all() -> impl Iterator<Item = Self> {
-        let once = [true, false]
-            .into_iter()
-            .flat_map(|idempotent| ONCE.iter().map(move |states| Self { idempotent, states }));
+    fn all(on_postgres: bool) -> impl Iterator<Item = Self> {
+        let once = ONCE.iter().chain(AT_ONCE.iter().filter(move |_| on_postgres));
+        let once = once.flat_map(|states| [true, false].map(|idempotent| Self { idempotent, states }));
         once.chain(AGAIN.iter().map(|states| Self { idempotent: true, states }))
     }
 
@@ -98,6 +100,8 @@ impl StatePath {
         let repeatable = self.idempotent && self.attempts() < 3;
         legal.is_some_and(|(_, _, guard)| match *guard {
             "always" => true,
+            // A statement without the decision is refused.
+            "with_decision" => false,
             "never_claimed" => self.attempts() == 0,
             "claimed_before" => self.attempts() > 0,
             "startable" => self.attempts() == 0 || repeatable,
@@ -135,13 +139,21 @@ impl Maker<'_> {
              FROM tool_calls WHERE tool_call_id = '{from}'"
         );
         assert_eq!(self.app.rows.change(&insert).await, Ok(1), "{way:?}");
+        let decided = "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)";
+        let decision = format!("'{id}', '{id}', 'user:x', 'approve', TRUE, FALSE, 'x', 'rest', 1");
         for (n, state) in rest.iter().enumerate() {
+            if n == 0 && *state == "executing" {
+                let begun = format!(
+                    "WITH begun AS (UPDATE tool_calls SET {} WHERE tool_call_id = '{id}' RETURNING 1)
+                     {decided} SELECT {decision} FROM begun",
+                    assignments(state)
+                );
+                assert_eq!(self.app.rows.change(&begun).await, Ok(1), "{way:?}");
+                continue;
+            }
             assert_eq!(self.to(&id, state).await, Ok(1), "{way:?}: {state}");
             if n == 0 && *state == "approved" {
-                let decided = format!(
-                    "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-                     VALUES ('{id}', '{id}', 'user:x', 'approve', TRUE, FALSE, 'x', 'rest', 1)"
-                );
+                let decided = format!("{decided} VALUES ({decision})");
                 assert_eq!(self.app.rows.change(&decided).await, Ok(1), "{way:?}");
             }
         }
@@ -164,7 +176,7 @@ async fn try_every_move(change: impl FnOnce(&mut Config)) {
     let (_, pending) = app.held("pay", "1").await;
     let mut maker = Maker { app: &app, pending, made: 0 };
     let mut wrong = Vec::new();
-    for way in StatePath::all() {
+    for way in StatePath::all(app.rows.is_postgres()) {
         let stays = maker.make(&way).await;
         for to in CALL_STATES.into_iter().filter(|to| *to != way.state()) {
             let legal = way.leads_to(to);

@@ -64,6 +64,24 @@ async fn only_an_unheld_call_for_a_worker_begins_as_approved() {
 }
 
 #[tokio::test]
+async fn a_pending_call_of_a_worker_does_not_begin_with_its_approval() {
+    let app = start().await;
+    let (_, waits) = app.held("ship", "1").await;
+    let begin = format!(
+        "UPDATE tool_calls SET state = 'executing', validated = TRUE, decided_by = 'user:x', decided_at = 1,
+             start_deadline = 1, exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1, lease_until = 1,
+             permit_hash = '{}' WHERE tool_call_id = '{waits}'",
+        "a".repeat(64)
+    );
+    let words = if app.rows.is_postgres() {
+        "a call begins with its approval only in the process that decides"
+    } else {
+        "a call runs once, and again only if it is idempotent, at most three times"
+    };
+    refused(&app, &begin, words).await;
+}
+
+#[tokio::test]
 async fn each_execution_of_a_worker_has_one_permit_and_no_other_execution_has_one() {
     let app = start().await;
     let (_, waits) = approved(&app, "ship", "1").await;

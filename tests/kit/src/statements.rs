@@ -22,7 +22,7 @@ pub enum Purpose {
 
 /// The purposes that are known by the text: how the text begins, or what the text contains. Any other statement
 /// is work.
-const KNOWN: [(Purpose, TextMatch, &str); 28] = [
+const KNOWN: [(Purpose, TextMatch, &str); 22] = [
     (Purpose::Count, TextMatch::Contains, "pg_stat_statements"),
     (Purpose::Frame, TextMatch::Begins, "BEGIN"),
     (Purpose::Frame, TextMatch::Begins, "COMMIT"),
@@ -48,37 +48,7 @@ const KNOWN: [(Purpose, TextMatch, &str); 28] = [
     (
         Purpose::Look,
         TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."lease_until" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."result_deadline" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."start_deadline" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."decided_at" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."expires_at" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."remind_at" FROM"#,
-    ),
-    (
-        Purpose::Look,
-        TextMatch::Begins,
-        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."escalate_at" FROM"#,
+        r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."due_at" AS "due_at" FROM"#,
     ),
     // The sweeper: links of messages that have expired.
     (Purpose::Look, TextMatch::Begins, r#"DELETE FROM "holdpoint"."links""#),
@@ -97,7 +67,7 @@ const KNOWN: [(Purpose, TextMatch, &str); 28] = [
         r#"SELECT "tool_calls"."tool_call_id", "tool_calls"."name", "tool_calls"."schema_hash", "tool_calls"."exec_id""#,
     ),
     // The sweeper: work of MCP servers that no process polls.
-    (Purpose::Look, TextMatch::Contains, r#"ORDER BY "tool_calls"."polled_until""#),
+    (Purpose::Look, TextMatch::Contains, r#"ORDER BY "tool_calls"."due_at" ASC LIMIT"#),
     // The resumer: delegated calls whose child needs an action, and runs to resume.
     (
         Purpose::Look,

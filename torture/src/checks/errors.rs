@@ -5,7 +5,7 @@ use super::{Records, Violation};
 use crate::record::{Deed, DeedKind};
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
-const REFUSALS: [&str; 42] = [
+const REFUSALS: [&str; 43] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -23,6 +23,7 @@ const REFUSALS: [&str; 42] = [
     "is sent again once for each round",
     "progress is reported while",
     "begin on a decision",
+    "begins with its approval only",
     "the token of an execution",
     "has moved its call",
     "needs a remembered approval",

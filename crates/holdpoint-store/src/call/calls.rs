@@ -3,16 +3,17 @@
 use crate::call::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
-use crate::entity::{decision, message, step, thread, tool_call};
+use crate::entity::{decision, message, run, step, thread, tool_call};
 use crate::event::new_event::{NewEvent, Subject};
+use crate::sweep::sweep_work::{due_at, in_state};
 use crate::thread::locked_thread::named;
 use crate::thread::threads::threads_of;
-use crate::{LockedCall, LockedThread, NewDecision, Read, StoreError, Thread, Vote, Write, sql::rows};
+use crate::{LockedThread, NewDecision, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
-use holdpoint_core::call::{State, StateKind, ToolCall, rejection, withdrawal};
+use holdpoint_core::call::{State, StateKind, ToolCall, withdrawal};
 use holdpoint_core::clock::Timestamp;
 use holdpoint_core::cut_outcomes::cut_mark;
-use holdpoint_core::decision::{Choice, Decision, Surface, Verdict};
+use holdpoint_core::decision::{Decision, Surface, Verdict};
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
 use holdpoint_core::id::{MessageId, RunId, ToolCallId};
@@ -20,14 +21,13 @@ use holdpoint_core::message::StepStatus;
 use holdpoint_core::policy::Source;
 use holdpoint_core::text::cut_with;
 use holdpoint_core::text::model_texts;
-use sea_orm::sea_query::{Expr, ExprTrait, Func, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Func, Query, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, IdenStatic, Iterable, PaginatorTrait, QueryFilter,
     QueryOrder, QuerySelect, QueryTrait, UpdateMany,
 };
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
@@ -156,7 +156,7 @@ impl Read {
     /// Whether any call of a run has not ended.
     pub(crate) async fn has_open_calls(&self, run: RunId) -> Result<bool, StoreError> {
         let open = tool_call::Entity::find()
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(of_run(run))
             .filter(tool_call::Column::FinishedAt.is_null())
             .count(&self.tx)
             .await?;
@@ -199,16 +199,26 @@ impl Read {
         ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
 
-    /// Returns the number of all pending calls, and when the call that expires first was created.
+    /// Returns the number of all pending calls, and when the call that is due first was created.
     pub async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
-        // The index of pending calls serves both queries.
-        let pending =
-            || tool_call::Entity::find().filter(tool_call::Column::State.eq(StateKind::Pending.word()));
+        // The index of due calls serves both queries.
+        let is_pending = || in_state(StateKind::Pending).and(due_at().is_not_null());
+        let pending = || tool_call::Entity::find().filter(is_pending());
         let count = pending().count(&self.tx).await?;
         let first = pending().select_only().column(tool_call::Column::CreatedAt);
-        let first = first.order_by_asc(tool_call::Column::ExpiresAt).into_tuple().one(&self.tx).await?;
+        let first = first.order_by_asc(due_at()).into_tuple().one(&self.tx).await?;
         Ok((count, first.map(Timestamp::from_micros)))
     }
+}
+
+/// Matches the calls of a run: those of its answer, for which the calls have an index.
+pub(crate) fn of_run(id: RunId) -> SimpleExpr {
+    let answer = Query::select()
+        .column(run::Column::AssistantMessageId)
+        .from(run::Entity.table_ref())
+        .and_where(run::Column::RunId.eq(id.to_string()))
+        .to_owned();
+    tool_call::Column::MessageId.into_expr().eq(Expr::SubQuery(None, Box::new(answer.into())))
 }
 
 /// A call's id, and the call if its row can be read.
@@ -232,58 +242,6 @@ pub(crate) fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
 }
 
 impl Write {
-    /// Decides a pending call that has not expired. Returns false if the call is not pending.
-    pub async fn decide(
-        &self,
-        locked: &mut LockedCall,
-        answer: &Choice,
-        by: &Vote,
-        start_deadline: Duration,
-    ) -> Result<bool, StoreError> {
-        let now = self.now.as_micros();
-        let (moved, event) = match answer {
-            Choice::Approve { inputs, .. } => {
-                let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
-                let (preview, preview_failed) = rows::preview_columns(by.edited_preview.as_ref());
-                let approved = Move::of::<Pending, Approved>()
-                    .set(tool_call::Column::Validated, Expr::value(true))
-                    .set(tool_call::Column::ValidatedInputs, Expr::value(inputs))
-                    .set(tool_call::Column::ValidatedPreview, Expr::value(preview))
-                    .set(tool_call::Column::ValidatedPreviewFailed, Expr::value(preview_failed))
-                    .set(
-                        tool_call::Column::StartDeadline,
-                        Expr::value(self.now.plus(start_deadline).as_micros()),
-                    );
-                (approved, EventType::ToolApproved)
-            }
-            Choice::Reject { reason } => {
-                let rejected = self
-                    .ended::<Pending, Rejected>(rejection(reason.as_deref()))
-                    .set(tool_call::Column::Validated, Expr::value(false));
-                (rejected, EventType::ToolRejected)
-            }
-        };
-        let (thread, call) = (&locked.thread, &locked.call);
-        if !matches!(call.state, State::Pending) || call.expires_at.is_none_or(|at| at <= self.now) {
-            return Ok(false);
-        }
-        let new = NewDecision::of(answer, by);
-        let moved = decided_by(moved.only(tool_call::Column::ExpiresAt.gt(now)), &new, self.now);
-        self.add_bytes(thread.id, moved.added_bytes(None));
-        // The call is locked, so it is still pending.
-        self.update_later(of_call(moved, thread, call.id), "a call to decide is not pending").await?;
-        let decision = self.record_decision(call.id, &new).await?;
-        self.decision_event(thread, call, &new, event);
-        if matches!(answer, Choice::Approve { .. }) {
-            locked.approved_by = by.voted_before.iter().chain([&by.actor]).cloned().collect();
-        }
-        locked.call = rows::decided(locked.call.clone(), answer, by.edited_preview.clone(), decision);
-        if locked.is_passed && locked.call.end().is_some() {
-            self.complete_if_passed(&locked.thread, locked.call.run_id).await?;
-        }
-        Ok(true)
-    }
-
     /// Expires a pending call after its deadline. Returns false if the call is no longer pending. `resume`: whether the
     /// server resumes the run once none of its calls is open.
     pub async fn expire(
@@ -335,7 +293,7 @@ impl Write {
         let pending = tool_call::Column::State.eq(StateKind::Pending.word());
         let approved = tool_call::Column::State.eq(StateKind::Approved.word());
         let executing = tool_call::Column::State.eq(StateKind::Executing.word());
-        let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
+        let of = of_run;
         let which_calls = match which {
             CallsToCancel::Pending => pending,
             CallsToCancel::Open => pending.or(approved).or(executing),
@@ -478,25 +436,8 @@ impl Write {
             return Ok(None);
         }
         let stored = self.record_decision(call.id, decision).await?;
-        self.decision_event(thread, call, decision, event);
+        self.event(event, &decision.by, &Subject::call(thread, call), decided_data(call, decision));
         Ok(Some(stored))
-    }
-
-    fn decision_event(&self, thread: &Thread, call: &ToolCall, decision: &NewDecision, event: EventType) {
-        let subject = Subject::call(thread, call);
-        let all = decision.voted_before.iter().chain([&decision.by]);
-        let data = EventData::Decided {
-            tool_name: call.name.clone(),
-            input_hash: decision.input_hash.clone(),
-            decision: decision.verdict,
-            edited: decision.edited,
-            surface: decision.surface,
-            source: decision.source.as_ref().map(Source::text),
-            grant_id: decision.grant,
-            approved_by: (!decision.voted_before.is_empty()).then(|| all.cloned().collect()),
-            on_behalf_of: decision.on_behalf_of.clone(),
-        };
-        self.event(event, &decision.by, &subject, data);
     }
 
     /// Applies one guarded transition of a call that has not ended. Returns false if no row matches the guard.
@@ -534,8 +475,24 @@ impl Write {
     }
 }
 
+/// Returns the facts of the event of a decision.
+pub(crate) fn decided_data(call: &ToolCall, decision: &NewDecision) -> EventData {
+    let all = decision.voted_before.iter().chain([&decision.by]);
+    EventData::Decided {
+        tool_name: call.name.clone(),
+        input_hash: decision.input_hash.clone(),
+        decision: decision.verdict,
+        edited: decision.edited,
+        surface: decision.surface,
+        source: decision.source.as_ref().map(Source::text),
+        grant_id: decision.grant,
+        approved_by: (!decision.voted_before.is_empty()).then(|| all.cloned().collect()),
+        on_behalf_of: decision.on_behalf_of.clone(),
+    }
+}
+
 /// Returns the update of a transition for this call.
-fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call::Entity> {
+pub(crate) fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call::Entity> {
     moved
         .update
         .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
@@ -543,7 +500,7 @@ fn of_call(moved: Move, thread: &Thread, id: ToolCallId) -> UpdateMany<tool_call
 }
 
 /// Adds the author and the time of a decision to its transition.
-fn decided_by(moved: Move, decision: &NewDecision, now: Timestamp) -> Move {
+pub(crate) fn decided_by(moved: Move, decision: &NewDecision, now: Timestamp) -> Move {
     moved
         .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
         .set(tool_call::Column::DecidedAt, Expr::value(now.as_micros()))

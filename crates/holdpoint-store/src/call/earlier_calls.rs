@@ -1,6 +1,7 @@
 //! The earlier calls of a thread that decide about new ones: those that wait, those that a person rejected, and the ids
 //! that are taken.
 
+use crate::call::calls::of_run;
 use crate::entity::tool_call;
 use crate::run::held_turn::HeldTurn;
 use crate::{StoreError, Write, sql::rows};
@@ -96,7 +97,7 @@ impl Write {
     /// Returns the held calls of a run that expired.
     pub async fn expired_calls(&self, run: RunId) -> Result<Vec<ToolCall>, StoreError> {
         let found = tool_call::Entity::find()
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(of_run(run))
             .filter(tool_call::Column::State.eq(StateKind::Expired.word()))
             .all(&self.tx)
             .await?;

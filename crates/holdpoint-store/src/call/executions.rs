@@ -8,6 +8,7 @@ use crate::{
     LockedCall, LockedRow, LockedThread, Read, RenewalOutcome, StoreError, Thread, Write, sql::rows,
 };
 use holdpoint_core::call::{CallEnd, Execution, Outcome, State, StateKind, ToolCall};
+use holdpoint_core::clock::Timestamp;
 use holdpoint_core::decision::Surface;
 use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::{EventData, MoveCause};
@@ -15,14 +16,27 @@ use holdpoint_core::id::{ExecId, ToolCallId};
 use holdpoint_core::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityName, EntityTrait, PaginatorTrait, QueryFilter};
+use std::ops::Deref;
 use std::time::Duration;
 
-/// The result of a claim whose transaction is open.
+/// A transaction that claims a call, or that was to claim one.
 pub enum Claim {
     /// The transaction claims the call.
     Made(Box<OpenClaim>),
-    /// The call cannot be claimed, or its start deadline is reached. The transaction is as before.
-    Refused(Box<Write>),
+    /// The call cannot be claimed, or its start deadline is reached, or it has no claimant. The transaction makes what
+    /// else it was to make.
+    Unclaimed(Box<Write>),
+}
+
+impl Deref for Claim {
+    type Target = Write;
+
+    fn deref(&self) -> &Write {
+        match self {
+            Self::Made(claim) => &claim.write,
+            Self::Unclaimed(write) => write,
+        }
+    }
 }
 
 /// A transaction that claims a call. Only its commit gives the permit, and a drop rolls it back.
@@ -138,42 +152,36 @@ impl Write {
         again: Repeatability,
     ) -> Result<Claim, StoreError> {
         let LockedCall { call, thread, attempts, .. } = locked;
-        let (owner, permit_hash) = match claimant {
-            Claimant::Process(owner) => (owner, None),
-            Claimant::Worker { actor, permit_hash } => (actor, Some(permit_hash)),
-        };
         // A call with unreadable inputs has no permit.
         if call.unreadable || (again == Repeatability::Never && *attempts > 0) {
-            return Ok(Claim::Refused(Box::new(self)));
+            return Ok(Claim::Unclaimed(Box::new(self)));
         }
-        let execution = Execution {
-            id: ExecId::new(self.clock.uuid()),
-            attempt: attempts.saturating_add(1),
-            started_at: self.now,
-        };
-        let claimed = Move::of::<Approved, Executing>()
-            .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
-            .set(tool_call::Column::ExecOwner, Expr::value(owner))
-            .set(tool_call::Column::PermitHash, Expr::value(permit_hash))
-            .set(tool_call::Column::ExecAttempt, Expr::value(execution.attempt))
-            .set(tool_call::Column::StartedAt, Expr::value(self.now.as_micros()))
-            .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+        let execution = self.next_execution(*attempts);
+        let (claimed, data) =
+            with_claim(Move::of::<Approved, Executing>(), call, execution, claimant, self.now.plus(lease));
+        let claimed = claimed
             .only(tool_call::Column::StartDeadline.gt(self.now.as_micros()))
-            .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()))
             .only(tool_call::Column::ExecAttempt.eq(*attempts));
-        let worker = match claimant {
-            Claimant::Process(_) => None,
-            Claimant::Worker { actor, .. } => Some(actor.to_owned()),
-        };
-        let data = EventData::Attempt { tool_name: call.name.clone(), attempt: execution.attempt, worker };
         let subject = Subject::call(thread, call);
         let event_type = EventType::ToolStarted;
         let started = NewEvent { event_type, actor: owner_actor(call), subject: &subject, data };
         if !self.apply_with_event(call.id, claimed, None, &started).await? {
-            return Ok(Claim::Refused(Box::new(self)));
+            return Ok(Claim::Unclaimed(Box::new(self)));
         }
-        let call = committed(thread, call.clone(), locked.approved_by.clone(), execution);
-        Ok(Claim::Made(Box::new(OpenClaim { write: self, call })))
+        Ok(self.claim_made(locked, execution))
+    }
+
+    /// Returns a new execution of a call that was executed this number of times.
+    pub(crate) fn next_execution(&self, attempts: i32) -> Execution {
+        let attempt = attempts.saturating_add(1);
+        Execution { id: ExecId::new(self.clock.uuid()), attempt, started_at: self.now }
+    }
+
+    /// Returns the claim of an approved call that this transaction has moved.
+    pub(crate) fn claim_made(self, locked: &LockedCall, execution: Execution) -> Claim {
+        let LockedCall { thread, call, approved_by, .. } = locked;
+        let call = committed(thread, call.clone(), approved_by.clone(), execution);
+        Claim::Made(Box::new(OpenClaim { write: self, call }))
     }
 
     /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
@@ -486,6 +494,30 @@ fn committed(
         execution,
         approved_by,
     }
+}
+
+/// Adds a claim to the transition that makes it, and returns the facts of its event.
+pub(crate) fn with_claim(
+    moved: Move,
+    call: &ToolCall,
+    execution: Execution,
+    claimant: Claimant<'_>,
+    until: Timestamp,
+) -> (Move, EventData) {
+    let (owner, permit_hash) = match claimant {
+        Claimant::Process(owner) => (owner, None),
+        Claimant::Worker { actor, permit_hash } => (actor, Some(permit_hash)),
+    };
+    let claimed = moved
+        .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
+        .set(tool_call::Column::ExecOwner, Expr::value(owner))
+        .set(tool_call::Column::PermitHash, Expr::value(permit_hash))
+        .set(tool_call::Column::ExecAttempt, Expr::value(execution.attempt))
+        .set(tool_call::Column::StartedAt, Expr::value(execution.started_at.as_micros()))
+        .set(tool_call::Column::LeaseUntil, Expr::value(until.as_micros()))
+        .only(tool_call::Column::ByWorker.eq(permit_hash.is_some()));
+    let worker = permit_hash.map(|_| owner.to_owned());
+    (claimed, EventData::Attempt { tool_name: call.name.clone(), attempt: execution.attempt, worker })
 }
 
 /// Returns the actor that caused the start of an approved call.

@@ -2,6 +2,7 @@
 // types, and the tests compare the list with both databases.
 legal! {
     Pending => Approved if always;
+    Pending => Executing if with_decision;
     Pending => Rejected if always;
     Pending => Expired if always;
     Pending => Cancelled if always;

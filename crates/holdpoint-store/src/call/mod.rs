@@ -2,6 +2,7 @@
 
 pub(crate) mod call_policies;
 pub(crate) mod calls;
+pub(crate) mod decide;
 pub(crate) mod definitions;
 pub(crate) mod earlier_calls;
 pub(crate) mod establish;

@@ -13,7 +13,7 @@
 use crate::call::permit::Conversation;
 use crate::entity::{thread, tool_call};
 use crate::event::new_event::{OfCall, Subject};
-use crate::sweep::sweep_work::{in_state, is_unpolled};
+use crate::sweep::sweep_work::{due_at, in_state, is_unpolled};
 use crate::{
     LockedRow, Read, RenewalOutcome, SettleOutcome, StoreError, Thread, TimedRead, Write, sql::rows,
 };
@@ -22,7 +22,7 @@ use holdpoint_core::event::{EventType, system};
 use holdpoint_core::event_data::EventData;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::owner::{NextAction, Owner, TaskId};
-use sea_orm::sea_query::{Expr, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{
     ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany,
 };
@@ -87,6 +87,7 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(in_state(StateKind::Executing))
+            .filter(due_at().is_not_null())
             .filter(tool_call::Column::PolledUntil.is_not_null())
             .filter(tool_call::Column::McpServer.eq(server))
             .into_tuple()
@@ -103,7 +104,7 @@ impl TimedRead {
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(is_unpolled(Expr::value(self.now.as_micros()), servers))
-            .order_by_asc(tool_call::Column::PolledUntil)
+            .order_by_asc(due_at())
             .limit(PAGE)
             .into_tuple()
             .all(&self.tx)
@@ -206,7 +207,8 @@ impl Write {
     /// nothing where there are none, because the database may be read-only.
     pub(crate) async fn end_all_polls(&self) -> Result<(), StoreError> {
         let polled = Condition::all()
-            .add(tool_call::Column::State.eq(StateKind::Executing.word()))
+            .add(in_state(StateKind::Executing))
+            .add(due_at().is_not_null())
             .add(tool_call::Column::PolledUntil.gt(self.now.as_micros()));
         let any = tool_call::Entity::find().select_only().column(tool_call::Column::ToolCallId);
         if any.filter(polled.clone()).into_tuple::<String>().one(&self.tx).await?.is_none() {

@@ -47,6 +47,12 @@ fn always() -> SimpleExpr {
     Expr::value(true)
 }
 
+/// Matches a call that was never claimed. Postgres accepts the transition in the statement that inserts the approving
+/// decision, and nowhere else. SQLite, whose statements insert into one table, never accepts it.
+fn with_decision() -> SimpleExpr {
+    never_claimed()
+}
+
 fn never_claimed() -> SimpleExpr {
     tool_call::Column::ExecAttempt.eq(0)
 }

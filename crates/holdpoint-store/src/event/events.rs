@@ -1,6 +1,7 @@
 //! Events: one row for each change, in the transaction of the change. Events hold hashes, never inputs or
 //! results. A reader of an event gets these from the call, in its current state.
 
+use crate::call::calls::of_run;
 use crate::decision::inbox::{held, visible_calls};
 use crate::decision::opened::{is_delegated, is_escalated};
 use crate::entity::{event, run, thread, tool_call};
@@ -25,6 +26,7 @@ use sea_orm::{
 };
 use serde_json::{Map, json};
 use std::collections::HashMap;
+use std::slice;
 
 /// Maximum number of events that one statement inserts. SQLite limits the number of parameters.
 const EVENTS_PER_INSERT: usize = 1000;
@@ -55,24 +57,33 @@ impl Write {
         update: UpdateMany<E>,
         new: &NewEvent<'_>,
     ) -> Result<bool, StoreError> {
-        if self.tx.get_database_backend() != DbBackend::Postgres {
-            let moved = update.exec(&self.tx).await?.rows_affected == 1;
-            if moved {
-                self.add_event(new);
-            }
-            return Ok(moved);
+        if self.tx.get_database_backend() == DbBackend::Postgres {
+            return self.update_with(Guarded::new(update), slice::from_ref(new)).await;
         }
+        let moved = update.exec(&self.tx).await?.rows_affected == 1;
+        if moved {
+            self.add_event(new);
+        }
+        Ok(moved)
+    }
+
+    /// Makes a guarded change on Postgres, with the events that wait, and these events after them.
+    pub(crate) async fn update_with(
+        &self,
+        change: Guarded,
+        new: &[NewEvent<'_>],
+    ) -> Result<bool, StoreError> {
         if self.events.lock().waiting.len() >= EVENTS_PER_INSERT {
             let waiting = std::mem::take(&mut self.events.lock().waiting);
             self.insert_events(waiting).await?;
             self.events.lock().inserted = true;
         }
         let mut rows = self.events.lock().waiting.clone();
-        rows.push(self.event_row(new));
-        let moved = self.tx.guarded(Guarded::new(update, &rows)).await?;
+        rows.extend(new.iter().map(|new| self.event_row(new)));
+        let moved = self.tx.guarded(change.with(&rows)).await?;
         if moved {
             *self.events.lock() = Events { waiting: Vec::new(), inserted: true };
-            self.record_event(new);
+            new.iter().for_each(|new| self.record_event(new));
         }
         Ok(moved)
     }
@@ -410,7 +421,7 @@ impl Read {
         let EventReader { principal, visibility } = reader;
         let calls = Condition::all()
             .add_option(about.call.map(|id| tool_call::Column::ToolCallId.eq(id.to_string())))
-            .add_option(about.run.map(|id| tool_call::Column::RunId.eq(id.to_string())));
+            .add_option(about.run.map(of_run));
         if visible_calls(principal, visibility).filter(calls).one(&self.tx).await?.is_some() {
             return Ok(true);
         }

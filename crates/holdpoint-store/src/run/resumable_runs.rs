@@ -38,8 +38,8 @@ fn is_to_resume() -> SimpleExpr {
         .column(tool_call::Column::ToolCallId)
         .from(tool_call::Entity.table_ref())
         .and_where(
-            Expr::col((tool_call::Entity, tool_call::Column::RunId))
-                .equals((run::Entity, run::Column::RunId)),
+            Expr::col((tool_call::Entity, tool_call::Column::MessageId))
+                .equals((run::Entity, run::Column::AssistantMessageId)),
         )
         .and_where(tool_call::Column::FinishedAt.is_null())
         .to_owned();

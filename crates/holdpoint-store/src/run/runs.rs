@@ -1,5 +1,6 @@
 //! Runs: start with two messages, resume, complete, cancel.
 
+use crate::call::calls::of_run;
 use crate::entity::{message, run, tool_call};
 use crate::event::new_event::Subject;
 use crate::run::run_transitions::{Cancelled, Completed, Failed, RunMove, Running, Waiting};
@@ -109,7 +110,7 @@ impl Read {
         let ids: Vec<String> = tool_call::Entity::find()
             .select_only()
             .column(tool_call::Column::ToolCallId)
-            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(of_run(run))
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
             .filter(tool_call::Column::State.eq(StateKind::Pending.word()))
             .order_by_asc(tool_call::Column::Step)

@@ -36,12 +36,12 @@ pub(crate) const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT
 const ENDED: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
     AND (child.status IN ('completed', 'cancelled') OR (child.status = 'failed' AND NOT child.server_resumes
         AND NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls opened
-            WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))))"#;
+            WHERE opened.message_id = child.assistant_message_id AND opened.finished_at IS NULL))))"#;
 
 /// The child run waits, and none of its calls is open: the run is to start or to resume.
 const READY: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
     AND child.status = 'waiting' AND NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls opened
-        WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))"#;
+        WHERE opened.message_id = child.assistant_message_id AND opened.finished_at IS NULL))"#;
 
 /// The child run is neither completed nor cancelled, and no cancel of it is requested.
 const CONTINUES: &str = r#"EXISTS (SELECT 1 FROM "holdpoint".runs child WHERE child.run_id = tool_calls.child_run_id
@@ -68,8 +68,9 @@ const AGENTS: &str = r#"WITH RECURSIVE above (run_id) AS (
     below (run_id) AS (
         SELECT run_id FROM above
         WHERE NOT EXISTS (SELECT 1 FROM "holdpoint".tool_calls WHERE tool_calls.child_run_id = above.run_id)
-        UNION ALL SELECT tool_calls.child_run_id FROM "holdpoint".tool_calls
-        JOIN below ON tool_calls.run_id = below.run_id
+        UNION ALL SELECT tool_calls.child_run_id FROM below
+        JOIN "holdpoint".runs ON runs.run_id = below.run_id
+        JOIN "holdpoint".tool_calls ON tool_calls.message_id = runs.assistant_message_id
         WHERE tool_calls.child_run_id IS NOT NULL)
     SELECT count(*) - 1 AS agents FROM below"#;
 

@@ -9,8 +9,8 @@
 //!
 //! A change of a batch is about rows that the transaction has locked or inserts. An update that does not change its one
 //! row fails the transaction. A change whose result decides what follows, such as a claim, is a statement of its own;
-//! the move of a call by that statement inserts its event too, and only if the call was moved
-//! (`Write::update_with_event`). On SQLite each change is one statement.
+//! the move of a call by that statement inserts its events too, and its decision, and only if the call was moved
+//! (`Write::update_with`). On SQLite each change is one statement.
 
 use crate::sql::with::{not_built, with_parts};
 use sea_orm::sea_query::{
@@ -52,9 +52,15 @@ enum StatementKind {
 #[derive(Debug)]
 pub(crate) struct Guarded {
     update: Box<UpdateStatement>,
-    insert: Box<InsertStatement>,
+    inserts: Vec<GuardedInsert>,
+}
+
+/// Rows for one table.
+#[derive(Debug)]
+struct GuardedInsert {
+    insert: InsertStatement,
     /// The rows to insert, as a table.
-    rows: Box<SelectStatement>,
+    rows: SelectStatement,
 }
 
 /// The changes that the next statement makes.
@@ -111,29 +117,38 @@ impl Change {
 }
 
 impl Guarded {
-    /// Updates a row, and with it inserts at least one row. All inserted rows set the same columns.
-    pub(crate) fn new<E: EntityTrait, A: ActiveModelTrait>(update: UpdateMany<E>, rows: &[A]) -> Self {
+    /// Updates a row.
+    pub(crate) fn new<E: EntityTrait>(update: UpdateMany<E>) -> Self {
+        Self { update: Box::new(update.into_query()), inserts: Vec::new() }
+    }
+
+    /// Also inserts at least one row of another table. All inserted rows set the same columns.
+    pub(crate) fn with<A: ActiveModelTrait>(mut self, rows: &[A]) -> Self {
         let is_set = |column: &Column<A>| rows.iter().any(|row| !row.is_not_set(*column));
         let columns: Vec<_> = Column::<A>::iter().filter(is_set).collect();
         let values = |row: &A| columns.iter().filter_map(|column| row.get(*column).into_value()).collect();
-        let rows = rows.iter().map(|row| ValueTuple::Many(values(row)));
-        let mut table = Query::select();
-        table.from_values(rows, Alias::new(NEW));
+        let values = rows.iter().map(|row| ValueTuple::Many(values(row)));
+        let mut rows = Query::select();
+        rows.from_values(values, Alias::new(NEW));
         for n in 1..=columns.len() {
-            table.column((Alias::new(NEW), Alias::new(format!("column{n}"))));
+            rows.column((Alias::new(NEW), Alias::new(format!("column{n}"))));
         }
         let mut insert = Query::insert();
         insert.into_table(A::Entity::default().table_ref()).columns(columns);
-        Self { update: Box::new(update.into_query()), insert: Box::new(insert), rows: Box::new(table) }
+        self.inserts.push(GuardedInsert { insert, rows });
+        self
     }
 
-    /// Returns both as one statement, whose row has the number of updated rows.
+    /// Returns all parts as one statement, whose row has the number of updated rows.
     pub(crate) fn into_statement(mut self) -> Result<Statement, DbErr> {
-        let moved = Query::select().expr(Expr::cust("1")).from(MOVED).take();
-        let rows = self.rows.and_where(Expr::exists(moved)).take();
         let update = self.update.returning(Query::returning().expr(Expr::cust("1"))).take();
-        let insert = self.insert.select_from(rows).map_err(not_built)?.take();
-        let parts = [(MOVED, SubQueryStatement::from(update)), ("added", insert.into())];
+        let mut parts = vec![(MOVED.to_owned(), SubQueryStatement::from(update))];
+        for (n, GuardedInsert { mut insert, mut rows }) in self.inserts.into_iter().enumerate() {
+            let moved = Query::select().expr(Expr::cust("1")).from(MOVED).take();
+            let rows = rows.and_where(Expr::exists(moved)).take();
+            let insert = insert.select_from(rows).map_err(not_built)?.take();
+            parts.push((format!("added_{n}"), insert.into()));
+        }
         Ok(DbBackend::Postgres.build(&with_parts(parts, count(MOVED))))
     }
 }

@@ -1,11 +1,12 @@
 //! Calls and turns that deadlines, crashes and stopped processes leave open. Each statement that moves one of
 //! them checks its state again.
 
+use crate::call::calls::of_run;
 use crate::call::executions::ReapOutcome;
 use crate::call::permit::{IdempotencyKey, Requester};
 use crate::call::transitions::{Approved, Failed, Interrupted};
 use crate::entity::{run, thread, tool_call};
-use crate::sweep::sweep_work::{is_dead, is_doubtful};
+use crate::sweep::sweep_work::{DUE_AT, due_at, in_state, is_dead, is_doubtful};
 use crate::{LockedRow, LockedThread, MoveReason, StoreError, TimedRead, Write, sql::rows};
 use holdpoint_core::call::{Execution, State, StateKind, ToolCall};
 use holdpoint_core::call_times::CallTimes;
@@ -16,6 +17,7 @@ use holdpoint_core::text::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
+    Select,
 };
 use std::time::Duration;
 
@@ -42,10 +44,20 @@ pub struct DueCall {
 }
 
 impl DueCall {
-    /// Matches the calls after this one, in the order of this column.
-    fn after_it(&self, column: tool_call::Column) -> SimpleExpr {
-        let same_moment = column.eq(self.at).and(tool_call::Column::ToolCallId.gt(self.id.to_string()));
-        column.gte(self.at).and(column.gt(self.at).or(same_moment))
+    /// Matches the calls after this one, in the order of [`due_at`].
+    fn after_it(&self) -> SimpleExpr {
+        let same_moment =
+            ExprTrait::eq(due_at(), self.at).and(tool_call::Column::ToolCallId.gt(self.id.to_string()));
+        ExprTrait::gte(due_at(), self.at).and(ExprTrait::gt(due_at(), self.at).or(same_moment))
+    }
+}
+
+/// Orders calls by [`due_at`].
+fn in_order(calls: Select<tool_call::Entity>, after: Option<&DueCall>) -> Select<tool_call::Entity> {
+    let calls = calls.order_by_asc(due_at()).order_by_asc(tool_call::Column::ToolCallId).limit(PAGE);
+    match after {
+        Some(after) => calls.filter(after.after_it()),
+        None => calls,
     }
 }
 
@@ -69,7 +81,7 @@ struct InterruptedRow {
     exec_id: String,
     exec_attempt: i32,
     started_at: i64,
-    finished_at: i64,
+    due_at: i64,
     tenant_id: String,
     user_id: String,
 }
@@ -78,7 +90,7 @@ impl InterruptedCall {
     fn of(row: InterruptedRow) -> Result<Self, StoreError> {
         let id = rows::id("tool_calls", &row.tool_call_id)?;
         Ok(Self {
-            due: DueCall { id, at: row.finished_at },
+            due: DueCall { id, at: row.due_at },
             tool_name: row.name,
             schema_hash: row.schema_hash,
             key: IdempotencyKey::of(id, Requester { tenant_id: row.tenant_id, user_id: row.user_id }),
@@ -127,18 +139,12 @@ impl TimedRead {
         after: Option<&DueCall>,
     ) -> Result<Vec<DueCall>, StoreError> {
         // One query for all reasons would scan the whole table.
-        let deadline = due.since();
-        let mut found = tool_call::Entity::find()
+        let found = tool_call::Entity::find()
             .select_only()
-            .columns([tool_call::Column::ToolCallId, deadline])
-            .filter(due.matches(Expr::value(self.now.as_micros()), lease))
-            .order_by_asc(deadline)
-            .order_by_asc(tool_call::Column::ToolCallId)
-            .limit(PAGE);
-        if let Some(after) = after {
-            found = found.filter(after.after_it(deadline));
-        }
-        let found: Vec<(String, i64)> = found.into_tuple().all(&self.tx).await?;
+            .column(tool_call::Column::ToolCallId)
+            .column_as(due_at(), DUE_AT)
+            .filter(due.matches(Expr::value(self.now.as_micros()), lease));
+        let found: Vec<(String, i64)> = in_order(found, after).into_tuple().all(&self.tx).await?;
         found.iter().map(|(id, at)| Ok(DueCall { id: rows::id("tool_calls", id)?, at: *at })).collect()
     }
 
@@ -150,23 +156,17 @@ impl TimedRead {
         within: Duration,
         after: Option<&DueCall>,
     ) -> Result<Vec<InterruptedCall>, StoreError> {
-        let ended = tool_call::Column::FinishedAt;
-        let mut found = tool_call::Entity::find()
+        let found = tool_call::Entity::find()
             .select_only()
             .columns([tool_call::Column::ToolCallId, tool_call::Column::Name, tool_call::Column::SchemaHash])
             .column(tool_call::Column::ExecId)
-            .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt, ended])
+            .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt])
+            .column_as(due_at(), DUE_AT)
             .columns([thread::Column::TenantId, thread::Column::UserId])
             .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
             .filter(is_doubtful(Expr::value(self.now.as_micros()), within))
-            .filter(tool_call::Column::Name.is_in(tools))
-            .order_by_asc(ended)
-            .order_by_asc(tool_call::Column::ToolCallId)
-            .limit(PAGE);
-        if let Some(after) = after {
-            found = found.filter(after.after_it(ended));
-        }
-        found
+            .filter(tool_call::Column::Name.is_in(tools));
+        in_order(found, after)
             .into_model::<InterruptedRow>()
             .all(&self.tx)
             .await?
@@ -243,7 +243,7 @@ impl Write {
     /// Interrupts the calls of a run whose leases are over. Leaves the idempotent calls to the sweeper.
     pub(crate) async fn interrupt_lapsed(&self, run: RunId) -> Result<(), StoreError> {
         let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
-        let of_run = tool_call::Column::RunId.eq(run.to_string()).and(lapsed.clone());
+        let of_run = of_run(run).and(lapsed.clone());
         for row in self.executing(of_run.and(tool_call::Column::Idempotent.eq(false))).await? {
             let locked = self.lock_row(rows::id("tool_calls", &row.tool_call_id)?).await?;
             if let Some(locked) = locked {
@@ -253,9 +253,11 @@ impl Write {
         Ok(())
     }
 
+    /// Returns these executing calls, of those that no child run executes.
     async fn executing(&self, which: SimpleExpr) -> Result<Vec<tool_call::Model>, StoreError> {
         let found = tool_call::Entity::find()
-            .filter(tool_call::Column::State.eq(StateKind::Executing.word()))
+            .filter(in_state(StateKind::Executing))
+            .filter(due_at().is_not_null())
             .filter(which);
         Ok(found.all(&self.tx).await?)
     }

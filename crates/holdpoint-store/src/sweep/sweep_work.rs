@@ -8,7 +8,7 @@ use crate::{Read, Store, StoreError};
 use holdpoint_core::call::StateKind;
 use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr, TableRef};
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query, SimpleExpr, TableRef};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityName, FromQueryResult};
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub enum MoveReason {
 }
 
 impl MoveReason {
-    /// Returns the column with the moment since which a call is due.
-    pub(crate) const fn since(self) -> tool_call::Column {
+    /// Returns the column with the moment since which a call is due for this reason.
+    const fn since(self) -> tool_call::Column {
         match self {
             Self::Silent => tool_call::Column::LeaseUntil,
             Self::Unreported => tool_call::Column::ResultDeadline,
@@ -49,8 +49,7 @@ impl MoveReason {
         }
     }
 
-    /// Matches the calls that are due `now`. The condition has one state, as a literal, and one deadline, for
-    /// which a partial index exists.
+    /// Matches the calls that are due `now`. The condition on [`due_at`] finds them with the index of that column.
     pub(crate) fn matches(self, now: SimpleExpr, lease: Duration) -> SimpleExpr {
         let (state, until) = match self {
             Self::Silent | Self::Unreported => (StateKind::Executing, now),
@@ -58,7 +57,8 @@ impl MoveReason {
             Self::Unclaimed => (StateKind::Approved, before(now, lease)),
             Self::Unanswered | Self::Unreminded | Self::Unescalated => (StateKind::Pending, now),
         };
-        let due = in_state(state).and(ExprTrait::lte(self.since().into_expr(), until));
+        let reached = ExprTrait::lte(self.since().into_expr(), until.clone());
+        let due = in_state(state).and(ExprTrait::lte(due_at(), until)).and(reached);
         match self {
             Self::Unclaimed => due.and(tool_call::Column::ByWorker.into_expr().not()),
             Self::Unescalated => due.and(tool_call::Column::EscalatedAt.is_null()),
@@ -67,6 +67,15 @@ impl MoveReason {
     }
 }
 
+/// The moment since which something is to be done with a call: no later than each of its deadlines. The database computes
+/// the column, so that no writer forgets it and no entity has it.
+pub(crate) fn due_at() -> SimpleExpr {
+    Expr::col((tool_call::Entity, Alias::new(DUE_AT)))
+}
+
+/// The name of this column.
+pub(crate) const DUE_AT: &str = "due_at";
+
 pub(crate) fn in_state(state: StateKind) -> SimpleExpr {
     ExprTrait::eq(tool_call::Column::State.into_expr(), literal(state))
 }
@@ -74,15 +83,15 @@ pub(crate) fn in_state(state: StateKind) -> SimpleExpr {
 /// Matches the calls whose work at these servers no process polls, and the calls that were sent again, at any server,
 /// by a process that has died.
 pub(crate) fn is_unpolled(now: SimpleExpr, servers: &[String]) -> SimpleExpr {
-    let over = ExprTrait::lte(tool_call::Column::PolledUntil.into_expr(), now);
+    let over = ExprTrait::lte(due_at(), now.clone())
+        .and(ExprTrait::lte(tool_call::Column::PolledUntil.into_expr(), now));
     let sent = tool_call::Column::TaskId.is_null().and(tool_call::Column::InputRound.is_null());
     in_state(StateKind::Executing).and(over).and(tool_call::Column::McpServer.is_in(servers).or(sent))
 }
 
 /// Matches the calls that were interrupted within this time.
 pub(crate) fn is_doubtful(now: SimpleExpr, within: Duration) -> SimpleExpr {
-    let ended = tool_call::Column::FinishedAt.into_expr();
-    in_state(StateKind::Interrupted).and(ExprTrait::gt(ended, before(now, within)))
+    in_state(StateKind::Interrupted).and(ExprTrait::gt(due_at(), before(now, within)))
 }
 
 /// Matches the turns with an ended lease.

@@ -2,7 +2,7 @@
 
 use crate::entity::{run, thread, tool_call};
 use crate::sql::newest::Branch;
-use crate::thread::threads::{Page, newest, of_tenant, threads_where};
+use crate::thread::threads::{Page, count_of_pending, newest, of_tenant, threads_where};
 use crate::{LockedThread, Read, StoreError, Thread, Write, sql::rows};
 use holdpoint_core::Principal;
 use holdpoint_core::call::StateKind;
@@ -89,12 +89,7 @@ impl Read {
         }
         // A subquery for each session and for each of its threads: a join may begin at all pending calls of all tenants.
         const THREAD: &str = "of_session";
-        let of_thread = Query::select()
-            .expr(tool_call::Column::ToolCallId.count())
-            .from(tool_call::Entity.table_ref())
-            .and_where(tool_call::Column::ThreadId.into_expr().equals((THREAD, thread::Column::ThreadId)))
-            .and_where(tool_call::Column::State.eq(StateKind::Pending.word()))
-            .to_owned();
+        let of_thread = count_of_pending((THREAD, thread::Column::ThreadId));
         let root = (thread::Entity, thread::Column::ThreadId);
         let of_session = Query::select()
             .expr(Expr::from(Func::sum(SimpleExpr::from(of_thread))).cast_as("BIGINT"))

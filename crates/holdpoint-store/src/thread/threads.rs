@@ -10,7 +10,7 @@ use holdpoint_core::clock::Timestamp;
 use holdpoint_core::id::{RunId, ThreadId, ToolCallId};
 use holdpoint_core::message::Usage;
 use holdpoint_core::run::RunStatus;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityName, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     QueryTrait, Select,
@@ -154,6 +154,17 @@ pub(crate) fn newest(
     select
 }
 
+/// Selects the number of pending calls of a thread, as a subquery: a join of several threads may begin at all calls. It
+/// counts rows and reads no column, so that the index has all that it needs.
+pub(crate) fn count_of_pending(thread: impl IntoColumnRef) -> SelectStatement {
+    Query::select()
+        .expr(Expr::cust("COUNT(*)"))
+        .from(tool_call::Entity.table_ref())
+        .and_where(tool_call::Column::ThreadId.into_expr().equals(thread))
+        .and_where(tool_call::Column::State.eq(StateKind::Pending.word()))
+        .to_owned()
+}
+
 impl Read {
     pub async fn thread(&self, owner: &Principal, id: ThreadId) -> Result<Option<Thread>, StoreError> {
         self.one_thread(owner, thread::Column::ThreadId.eq(id.to_string())).await
@@ -239,18 +250,17 @@ impl Read {
             return Ok(found);
         }
         let ids = || threads.iter().map(|thread| thread.id.to_string());
-        let pending: Vec<(String, i64)> = tool_call::Entity::find()
+        let count = count_of_pending((thread::Entity, thread::Column::ThreadId));
+        let pending: Vec<(String, i64)> = thread::Entity::find()
             .select_only()
-            .column(tool_call::Column::ThreadId)
-            .column_as(tool_call::Column::ToolCallId.count(), "pending")
-            .filter(tool_call::Column::ThreadId.is_in(ids()))
-            .filter(tool_call::Column::State.eq(StateKind::Pending.word()))
-            .group_by(tool_call::Column::ThreadId)
+            .column(thread::Column::ThreadId)
+            .column_as(SimpleExpr::from(count), "pending")
+            .filter(thread::Column::ThreadId.is_in(ids()))
             .into_tuple()
             .all(&self.tx)
             .await?;
         for (thread, count) in pending {
-            let activity = found.entry(rows::id("tool_calls", &thread)?).or_default();
+            let activity = found.entry(rows::id("threads", &thread)?).or_default();
             activity.pending_count = u64::try_from(count).unwrap_or_default();
         }
         let newest: Vec<(String, String, String)> = run::Entity::find()
