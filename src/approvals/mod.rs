@@ -89,7 +89,7 @@ pub(crate) use reveal::Revealed;
 pub(crate) use session::{PolicyError, PolicyInForce, PolicySet, ToolInForce};
 pub(crate) use workers::{WorkerClaim, WorkerError};
 
-use crate::agent::{Executor, Tasks};
+use crate::agent::{Executor, Heartbeats, Tasks};
 use crate::config;
 use crate::entropy::Entropy;
 use crate::rate_limit::RateLimit;
@@ -174,6 +174,11 @@ impl Approvals {
     /// the decider was shown has to be what runs.
     pub(crate) fn gate(&self) -> Gate {
         self.executor.gate()
+    }
+
+    /// Returns the leases of this process.
+    pub(crate) fn heartbeats(&self) -> Heartbeats {
+        self.executor.heartbeats.clone()
     }
 
     fn tasks(&self) -> &Tasks {

@@ -3,7 +3,9 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, StartedTurn};
-use crate::agent::{AskHandler, EndedTurn, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
+use crate::agent::{
+    AskHandler, EndedTurn, FirstStep, Heartbeat, LeaseInForce, StartCommitted, Turn, persist,
+};
 use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::RunId;
@@ -11,7 +13,7 @@ use holdpoint_core::run::{Run, TurnError, TurnErrorCode};
 use holdpoint_core::turn::{FinishReason, SpentTokens, TurnEvent};
 use holdpoint_metrics::Metrics;
 use holdpoint_models::LanguageModel;
-use holdpoint_store::{Lease, LockedThread, RenewalOutcome, StoreError, Thread, Transcript, TurnEnd, Write};
+use holdpoint_store::{Lease, LockedThread, StoreError, Thread, Transcript, TurnEnd, Write};
 use std::fmt::Display;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
@@ -99,7 +101,9 @@ impl TurnTask {
     ) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let heartbeat = self.keep(&lease, &start_committed);
+        let in_force =
+            LeaseInForce::Turn { lease: lease.clone(), start_committed: start_committed.clone() };
+        let heartbeat = self.chat.agent.executor.heartbeats.keep(in_force);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = SpentTokens::default();
         let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
@@ -120,26 +124,6 @@ impl TurnTask {
 
     fn metrics(&self) -> &Metrics {
         &self.chat.agent.executor.metrics
-    }
-
-    /// Renews the run's lease until the turn has ended.
-    fn keep(&self, lease: &Arc<Lease>, start_committed: &StartCommitted) -> Heartbeat {
-        let start_committed = start_committed.clone();
-        let (store, lease) = (self.chat.store.clone(), lease.clone());
-        let work = Work::Turn(self.run_id);
-        Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
-            let (store, lease, start_committed) = (store.clone(), lease.clone(), start_committed.clone());
-            async move {
-                // Before the commit there is no lease to renew.
-                if start_committed.await.is_err() {
-                    return Ok(RenewalOutcome::Lost);
-                }
-                let write = store.urgent_write().await?;
-                let renewed = write.renew_turn(&lease).await?;
-                write.commit().await?;
-                Ok(renewed)
-            }
-        })
     }
 
     async fn run_agent(
