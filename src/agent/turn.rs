@@ -121,6 +121,12 @@ impl FirstStep {
     pub(crate) const fn may_leave_early(&self) -> bool {
         self.seals_nothing
     }
+
+    /// Returns the open step. What was used before it counts as used by the message.
+    fn begin(self: Box<Self>, spent: &mut SpentTokens) -> OpenedStep {
+        spent.message = self.before;
+        self.opened
+    }
 }
 
 /// Completes when the start of the turn is committed, with an error if the turn never starts.
@@ -153,7 +159,7 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        first: FirstStep,
+        first: Box<FirstStep>,
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
@@ -177,7 +183,7 @@ impl Agent {
     async fn steps(
         &self,
         turn: &Turn<'_>,
-        first: FirstStep,
+        first: Box<FirstStep>,
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
@@ -186,8 +192,7 @@ impl Agent {
             start_committed.await.map_err(|_| Stopped::NotStarted)?;
             return Err(Stopped::Halted(halt));
         }
-        spent.message = first.before;
-        let (mut opened, mut start_committed) = (first.opened, Some(start_committed));
+        let (mut opened, mut start_committed) = (first.begin(spent), Some(start_committed));
         loop {
             let OpenedStep { step, mut request, mut outline } = opened;
             emit(TurnEvent::StepStarted);
@@ -287,7 +292,7 @@ impl Agent {
         lease: &Lease,
         transcript: &Transcript,
         model: &dyn LanguageModel,
-    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
+    ) -> Result<Result<Box<FirstStep>, TurnError>, StoreError> {
         if thread.extent.bytes >= self.limits.thread_bytes {
             return Ok(Err(TurnError::thread_full()));
         }
@@ -312,7 +317,7 @@ impl Agent {
         let new = OpeningStep { n, origin: model.origin(), window, seals: &seals };
         write.open_step(&lease.run, &new).await?;
         let opened = OpenedStep { step, request, outline };
-        Ok(Ok(FirstStep { opened, before, seals_nothing: seals.is_empty() }))
+        Ok(Ok(Box::new(FirstStep { opened, before, seals_nothing: seals.is_empty() })))
     }
 
     /// Opens the step after this one, which is complete. One transaction adds that step to the input of the model, and

@@ -46,7 +46,7 @@ impl Chat {
         thread: &LockedThread,
         lease: &Lease,
         transcript: &Transcript,
-    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
+    ) -> Result<Result<Box<FirstStep>, TurnError>, StoreError> {
         match self.model_of(&lease.run) {
             Ok(model) => self.agent.open_first(write, thread, lease, transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
@@ -77,8 +77,8 @@ impl TurnTask {
     /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
     pub(super) fn start(
         self,
-        lease: Lease,
-        first: Result<FirstStep, TurnError>,
+        lease: Arc<Lease>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) -> StartedTurn {
@@ -94,15 +94,13 @@ impl TurnTask {
     /// task writes nothing that stays.
     pub(super) async fn turn(
         &self,
-        lease: Lease,
-        first: Result<FirstStep, TurnError>,
+        lease: Arc<Lease>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) {
-        let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let in_force =
-            LeaseInForce::Turn { lease: lease.clone(), start_committed: start_committed.clone() };
+        let in_force = LeaseInForce::Turn { lease: lease.clone(), start_committed: start_committed.clone() };
         let heartbeat = self.chat.agent.executor.heartbeats.keep(in_force);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = SpentTokens::default();
@@ -129,7 +127,7 @@ impl TurnTask {
     async fn run_agent(
         &self,
         lease: &Arc<Lease>,
-        first: Result<FirstStep, TurnError>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut SpentTokens,
