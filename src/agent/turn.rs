@@ -38,7 +38,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Agent {
     store: Store,
     pub(crate) executor: Executor,
-    drafts: DraftWriter,
+    drafts: Arc<DraftWriter>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     model: config::Model,

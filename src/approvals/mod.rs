@@ -102,11 +102,16 @@ use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::policy::MayDecide;
 use holdpoint_store::{Read, Store, StoreError, Thread, Visibility};
+use std::ops::Deref;
 use std::sync::Arc;
 use verify::Verifications;
 
+/// The decisions of a process. Each turn and each request holds a clone, so all clones share one value.
 #[derive(Debug, Clone)]
-pub(crate) struct Approvals {
+pub(crate) struct Approvals(Arc<ApprovalParts>);
+
+#[derive(Debug)]
+pub(crate) struct ApprovalParts {
     store: Store,
     executor: Executor,
     handler: Arc<dyn ApprovalHandler>,
@@ -132,6 +137,14 @@ pub(crate) struct Approvals {
     entropy: Arc<dyn Entropy>,
 }
 
+impl Deref for Approvals {
+    type Target = ApprovalParts;
+
+    fn deref(&self) -> &ApprovalParts {
+        &self.0
+    }
+}
+
 impl Approvals {
     pub(crate) fn new(
         store: Store,
@@ -151,7 +164,7 @@ impl Approvals {
         let verifications = Arc::default();
         let workers = workers::Workers::new(&config.auth);
         let claims = ClaimQueue::default();
-        Self {
+        Self(Arc::new(ApprovalParts {
             store,
             executor,
             handler,
@@ -167,7 +180,7 @@ impl Approvals {
             workers,
             claims,
             entropy,
-        }
+        }))
     }
 
     /// Returns the gate with the tools of this moment. A decision uses one gate from its checks to its commit: what
