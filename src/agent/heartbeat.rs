@@ -427,8 +427,9 @@ mod tests {
                 }
             })
         };
-        let heartbeats = Heartbeats::renewed_by(Tasks::new(), Metrics::new([], 0.0), LEASE, renew);
-        tokio::spawn(heartbeats.clone().run());
+        let tasks = Tasks::new();
+        let heartbeats = Heartbeats::renewed_by(tasks.clone(), Metrics::new([], 0.0), LEASE, renew);
+        tasks.spawn_background(heartbeats.clone().run());
         Process { heartbeats, renewed }
     }
 
@@ -476,7 +477,6 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3)).await;
         process.heartbeats.renew_now(Work::Call(call(1)));
         assert_eq!(asked.halt().await, Halt::Cancelled);
-        // The task of the renewal notes its end after the halt.
         tokio::time::sleep(Duration::from_secs(11)).await;
         assert_eq!((process.renewed(1), process.renewed(2)), (vec![3, 13], vec![10]));
         assert!(futures::FutureExt::now_or_never(other.halt()).is_none());
