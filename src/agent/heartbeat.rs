@@ -5,8 +5,7 @@
 //! leases after it expire. So there are at most [`RENEWALS_MAX`] renewals at once, and each has a time limit.
 
 use super::Tasks;
-use super::turn::StartCommitted;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Shared};
 use holdpoint_core::call::Execution;
 use holdpoint_core::id::{RunId, ToolCallId};
 use holdpoint_metrics::Metrics;
@@ -17,7 +16,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// The number of renewals per lease. Two of them may fail.
@@ -37,6 +36,9 @@ pub(crate) enum Halt {
     /// The process exits.
     Leaving,
 }
+
+/// Completes when the start of a turn is committed, with an error if the turn never starts.
+pub(crate) type StartCommitted = Shared<oneshot::Receiver<()>>;
 
 /// Work under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

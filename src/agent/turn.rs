@@ -4,7 +4,7 @@ mod asking;
 
 use super::draft::DraftWriter;
 use super::execution::{Executor, Ran};
-use super::heartbeat::{Halt, Heartbeat};
+use super::heartbeat::{Halt, Heartbeat, StartCommitted};
 use super::history::{self, History};
 use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
@@ -13,7 +13,7 @@ use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
 use crate::entropy::Entropy;
-use futures::future::{BoxFuture, Either, Shared, select};
+use futures::future::{BoxFuture, Either, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use holdpoint_core::call::ToolCall;
@@ -31,7 +31,6 @@ use holdpoint_store::{
 };
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// The agent, which runs turns.
 #[derive(Debug, Clone)]
@@ -128,9 +127,6 @@ impl FirstStep {
         self.opened
     }
 }
-
-/// Completes when the start of the turn is committed, with an error if the turn never starts.
-pub(crate) type StartCommitted = Shared<oneshot::Receiver<()>>;
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
