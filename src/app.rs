@@ -4,7 +4,7 @@ mod deliveries;
 mod error;
 mod tools;
 
-use crate::agent::{Agent, Executor, Tasks, Wake};
+use crate::agent::{Agent, Executor, Heartbeats, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
@@ -329,6 +329,7 @@ impl App {
         // The future is large. Boxing keeps it out of the futures of all callers.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
+        app.tasks.spawn_background(app.api.approvals.heartbeats().run());
         #[cfg(feature = "mcp")]
         for server in servers {
             app.tasks.spawn_background(server);
@@ -364,10 +365,12 @@ impl App {
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
         let gates = Gates::new(tools.clone(), &config, &owner, handlers::actor(handler.as_ref()));
         let approval = config.approval.clone();
+        let heartbeats = Heartbeats::new(store.clone(), tasks.clone(), metrics.clone(), approval.lease);
         let executor = Executor {
             store: store.clone(),
             gates,
             tasks: tasks.clone(),
+            heartbeats,
             lease: approval.lease,
             start_deadline: approval.start_deadline,
             metrics: metrics.clone(),

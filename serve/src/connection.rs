@@ -97,11 +97,12 @@ impl<E: Endpoint + 'static> Connection<E> {
             request.extensions_mut().insert(open.clone());
             request.extensions_mut().insert(admission.clone());
             let endpoint = endpoint.clone();
-            async move {
+            // Boxed, so that its memory is free while the response is sent: a connection keeps the place of this future.
+            Box::pin(async move {
                 let response = endpoint.get_response(request).await;
                 let response = with_write_deadline(response, deadlines.taking, Some(open));
                 Ok::<hyper::Response<_>, Infallible>(response.into())
-            }
+            })
         });
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
         let mut closing_since = None;

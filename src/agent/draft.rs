@@ -41,11 +41,11 @@ pub(super) struct Length {
 }
 
 /// Writes the drafts of all steps of this process, one transaction at a time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct DraftWriter {
     store: Store,
     tasks: Tasks,
-    queue: Arc<Mutex<Queue>>,
+    queue: Mutex<Queue>,
 }
 
 /// The drafts to write. A step has at most one of them.
@@ -65,12 +65,12 @@ struct Waiting {
 }
 
 impl DraftWriter {
-    pub(super) fn new(store: Store, tasks: Tasks) -> Self {
-        Self { store, tasks, queue: Arc::default() }
+    pub(super) fn new(store: Store, tasks: Tasks) -> Arc<Self> {
+        Arc::new(Self { store, tasks, queue: Mutex::default() })
     }
 
     /// Writes a draft soon. The result completes after the write, or after its failure.
-    fn write(&self, draft: Draft, bytes: usize) -> oneshot::Receiver<()> {
+    fn write(self: &Arc<Self>, draft: Draft, bytes: usize) -> oneshot::Receiver<()> {
         let (written, ended) = oneshot::channel();
         let mut queue = self.queue.lock();
         queue.waiting.push_back(Waiting { draft, bytes, written });
@@ -140,7 +140,7 @@ impl DraftWriter {
 
 #[derive(Debug)]
 pub(super) struct Drafts {
-    writer: DraftWriter,
+    writer: Arc<DraftWriter>,
     step: OpenStep,
     written: Length,
     write_in_progress: Option<oneshot::Receiver<()>>,
@@ -149,7 +149,7 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    pub(super) fn of(step: OpenStep, writer: DraftWriter) -> Self {
+    pub(super) fn of(step: OpenStep, writer: Arc<DraftWriter>) -> Self {
         let next = Instant::now() + PAUSE;
         Self { writer, step, written: Length::default(), write_in_progress: None, next }
     }

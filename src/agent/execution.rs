@@ -1,10 +1,10 @@
 //! Execution of permitted calls: runs the tool and stores the outcome.
 
-use super::heartbeat::{Halt, Heartbeat};
+use super::heartbeat::{Halt, Heartbeat, Heartbeats, LeaseInForce};
 use super::offer::OutcomeOffer;
 use super::progress::{self, LastReport};
 use super::retry::persist;
-use super::tasks::{Tasks, Work};
+use super::tasks::Tasks;
 use super::wake::Wake;
 use crate::tools::gate::{Gate, Gates};
 use crate::tools::request_answer::time_without_waits;
@@ -48,6 +48,8 @@ pub(crate) struct Executor {
     pub(crate) store: Store,
     pub(crate) gates: Gates,
     pub(crate) tasks: Tasks,
+    /// Renews the leases of the turns and the calls of this process.
+    pub(crate) heartbeats: Heartbeats,
     /// How long an execution may go without a renewal before it counts as dead.
     pub(crate) lease: Duration,
     /// How long a call that may begin again waits for a claim.
@@ -141,7 +143,8 @@ impl Executor {
         // Kept to the end, because the call counts as not settled until then.
         let (cancellation, waited) = (permit.cancellation().clone(), permit.waited().clone());
         let permit = permit.with_requests(asks.clone());
-        let heartbeat = self.keep(tool_call_id, execution);
+        let in_force = LeaseInForce::Execution { call: tool_call_id, execution };
+        let heartbeat = self.heartbeats.keep(in_force);
         let executor = self.clone();
         // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
         let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
@@ -327,19 +330,6 @@ impl Executor {
             return Outcome::Failed("the server stopped before it began; it did not run".to_owned()).into();
         }
         self.gate().run(permit).await
-    }
-
-    fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
-        let (store, lease) = (self.store.clone(), self.lease);
-        Heartbeat::begin(&self.tasks, &self.metrics, Work::Call(tool_call_id), lease, move || {
-            let store = store.clone();
-            async move {
-                let write = store.urgent_write().await?;
-                let renewed = write.renew_call(tool_call_id, execution, lease).await?;
-                write.commit().await?;
-                Ok(renewed)
-            }
-        })
     }
 
     async fn settle(

@@ -52,12 +52,12 @@ mod wake;
 mod window;
 
 pub(crate) use execution::{Executor, Ran};
-pub(crate) use heartbeat::Heartbeat;
+pub(crate) use heartbeat::{Heartbeat, Heartbeats, LeaseInForce, StartCommitted, Work};
 #[cfg(feature = "bench")]
 pub(crate) use history::project;
 pub(crate) use offer::{OutcomeOffer, Settlement, UnsettledOutcome};
 pub(crate) use retry::persist;
-pub(crate) use tasks::{Tasks, Work};
-pub(crate) use turn::{Agent, AskHandler, EndedTurn, FirstStep, StartCommitted, Turn};
+pub(crate) use tasks::Tasks;
+pub(crate) use turn::{Agent, AskHandler, EndedTurn, FirstStep, Turn};
 pub(crate) use wait::Wait;
 pub(crate) use wake::{Wake, WakeSignal};

@@ -5,10 +5,9 @@
 //! over is in the rows: the task or the round, and the answers to the questions.
 
 use super::execution::Executor;
-use super::heartbeat::{Halt, Heartbeat};
+use super::heartbeat::{Halt, Heartbeat, LeaseInForce};
 use super::progress::{self, LastReport};
 use super::retry::persist;
-use super::tasks::Work;
 use crate::tools::remote_work::Polled;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -88,7 +87,7 @@ impl Executor {
     }
 
     async fn keep_polling(&self, polled: PolledCall, asks: Arc<dyn InputRequests>) -> Result<(), StoreError> {
-        let heartbeat = self.keep_polls(polled.polls.clone());
+        let heartbeat = self.heartbeats.keep(LeaseInForce::Polls(Box::new(polled.polls.clone())));
         let (waited, id, execution) = (WaitedTime::default(), polled.call.id, polled.polls.execution);
         let ended = tokio::select! {
             ended = self.poll_until_end(&polled, &heartbeat, asks, &waited) => ended?,
@@ -212,19 +211,6 @@ impl Executor {
                 return PollingEnd::Lost;
             }
         }
-    }
-
-    fn keep_polls(&self, polls: Polls) -> Heartbeat {
-        let (store, lease) = (self.store.clone(), self.lease);
-        Heartbeat::begin(&self.tasks, &self.metrics, Work::Call(polls.call), lease, move || {
-            let (store, polls) = (store.clone(), polls.clone());
-            async move {
-                let write = store.urgent_write().await?;
-                let renewed = write.renew_polls(&polls, lease).await?;
-                write.commit().await?;
-                Ok(renewed)
-            }
-        })
     }
 }
 

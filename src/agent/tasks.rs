@@ -3,10 +3,8 @@
 //! Requests, turns, tools and database work run in tracked tasks. A connection only reads. Work that stops early stops
 //! while it waits for a model, a tool or a client, so no work of the database is dropped halfway.
 
-use holdpoint_core::id::{RunId, ToolCallId};
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,27 +14,6 @@ use tracing::Instrument;
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The part of that time that waiting requests may use, so that they still get a response.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The number of requests to renew that a heartbeat may lag by. A heartbeat that lags further renews its lease at
-/// once.
-const RENEWALS_CAPACITY: usize = 64;
-
-/// Work under a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Turn(RunId),
-    Call(ToolCallId),
-}
-
-impl Work {
-    /// Returns the name of the kind of work, for metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Turn(_) => "turn",
-            Self::Call(_) => "call",
-        }
-    }
-}
 
 /// The tasks of one process. They own its database work and its tools. A client that disconnects, or a turn
 /// that stops, only stops waiting for a task.
@@ -51,9 +28,6 @@ pub(crate) struct Tasks {
     background: TaskTracker,
     /// Cancelled when the work has ended.
     over: CancellationToken,
-    /// The work for which a request of this process asked for a cancel. Only the heartbeat of that work renews its lease
-    /// at once, so this is not a [`Wake`](super::Wake).
-    renewals: broadcast::Sender<Work>,
 }
 
 impl Tasks {
@@ -64,7 +38,6 @@ impl Tasks {
             aborted: CancellationToken::new(),
             background: TaskTracker::new(),
             over: CancellationToken::new(),
-            renewals: broadcast::Sender::new(RENEWALS_CAPACITY),
         }
     }
 
@@ -123,17 +96,6 @@ impl Tasks {
             () = tokio::time::sleep(wait) => {}
             () = cut => {}
         }
-    }
-
-    /// Lets the heartbeat of this work in this process renew its lease now, and so find a request to cancel.
-    pub(crate) fn renew_now(&self, work: Work) {
-        // This process may not do this work.
-        let _listeners = self.renewals.send(work);
-    }
-
-    /// Subscribes to the requests to renew from now on.
-    pub(crate) fn renewals(&self) -> broadcast::Receiver<Work> {
-        self.renewals.subscribe()
     }
 
     /// Lets nothing new begin from now on.

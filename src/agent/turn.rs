@@ -4,7 +4,7 @@ mod asking;
 
 use super::draft::DraftWriter;
 use super::execution::{Executor, Ran};
-use super::heartbeat::{Halt, Heartbeat};
+use super::heartbeat::{Halt, Heartbeat, StartCommitted};
 use super::history::{self, History};
 use super::judge::{Judge, PendingCalls};
 use super::previews::{self, MissingPreview, Previews};
@@ -13,7 +13,7 @@ use super::step::{ModelOutput, ProposedCall, StepEnd, Stopped};
 use super::window::{self, Limits, Outline};
 use crate::config::{self, Config};
 use crate::entropy::Entropy;
-use futures::future::{BoxFuture, Either, Shared, select};
+use futures::future::{BoxFuture, Either, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use holdpoint_core::call::ToolCall;
@@ -31,14 +31,13 @@ use holdpoint_store::{
 };
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// The agent, which runs turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     store: Store,
     pub(crate) executor: Executor,
-    drafts: DraftWriter,
+    drafts: Arc<DraftWriter>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     model: config::Model,
@@ -121,10 +120,13 @@ impl FirstStep {
     pub(crate) const fn may_leave_early(&self) -> bool {
         self.seals_nothing
     }
-}
 
-/// Completes when the start of the turn is committed, with an error if the turn never starts.
-pub(crate) type StartCommitted = Shared<oneshot::Receiver<()>>;
+    /// Returns the open step. What was used before it counts as used by the message.
+    fn begin(self: Box<Self>, spent: &mut SpentTokens) -> OpenedStep {
+        spent.message = self.before;
+        self.opened
+    }
+}
 
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
@@ -153,7 +155,7 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
-        first: FirstStep,
+        first: Box<FirstStep>,
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
@@ -177,7 +179,7 @@ impl Agent {
     async fn steps(
         &self,
         turn: &Turn<'_>,
-        first: FirstStep,
+        first: Box<FirstStep>,
         start_committed: StartCommitted,
         spent: &mut SpentTokens,
         emit: Emit<'_>,
@@ -186,8 +188,7 @@ impl Agent {
             start_committed.await.map_err(|_| Stopped::NotStarted)?;
             return Err(Stopped::Halted(halt));
         }
-        spent.message = first.before;
-        let (mut opened, mut start_committed) = (first.opened, Some(start_committed));
+        let (mut opened, mut start_committed) = (first.begin(spent), Some(start_committed));
         loop {
             let OpenedStep { step, mut request, mut outline } = opened;
             emit(TurnEvent::StepStarted);
@@ -287,7 +288,7 @@ impl Agent {
         lease: &Lease,
         transcript: &Transcript,
         model: &dyn LanguageModel,
-    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
+    ) -> Result<Result<Box<FirstStep>, TurnError>, StoreError> {
         if thread.extent.bytes >= self.limits.thread_bytes {
             return Ok(Err(TurnError::thread_full()));
         }
@@ -312,7 +313,7 @@ impl Agent {
         let new = OpeningStep { n, origin: model.origin(), window, seals: &seals };
         write.open_step(&lease.run, &new).await?;
         let opened = OpenedStep { step, request, outline };
-        Ok(Ok(FirstStep { opened, before, seals_nothing: seals.is_empty() }))
+        Ok(Ok(Box::new(FirstStep { opened, before, seals_nothing: seals.is_empty() })))
     }
 
     /// Opens the step after this one, which is complete. One transaction adds that step to the input of the model, and

@@ -10,10 +10,10 @@ use holdpoint_core::id::ToolCallId;
 use holdpoint_store::CancelOutcome;
 
 impl Approvals {
-    /// Wakes the heartbeats of the calls that run in this process, so that they check whether to end. Called
-    /// after the commit of the cancel.
+    /// Renews the leases of the calls that run in this process, which so check whether to end. Called after the
+    /// commit of the cancel.
     pub(crate) fn renew_cancelled(&self, calls: Vec<ToolCallId>) {
-        calls.into_iter().for_each(|call| self.tasks().renew_now(Work::Call(call)));
+        calls.into_iter().for_each(|call| self.executor.heartbeats.renew_now(Work::Call(call)));
         // The children of a call have to stop too.
         self.wake_waiters();
     }

@@ -90,7 +90,7 @@ pub(crate) use reveal::Revealed;
 pub(crate) use session::{PolicyError, PolicyInForce, PolicySet, ToolInForce};
 pub(crate) use workers::{WorkerClaim, WorkerError};
 
-use crate::agent::{Executor, Tasks};
+use crate::agent::{Executor, Heartbeats, Tasks};
 use crate::config;
 use crate::entropy::Entropy;
 use crate::rate_limit::RateLimit;
@@ -103,11 +103,16 @@ use holdpoint_core::call_times::CallTimes;
 use holdpoint_core::id::ToolCallId;
 use holdpoint_core::policy::MayDecide;
 use holdpoint_store::{Read, Store, StoreError, Thread, Visibility};
+use std::ops::Deref;
 use std::sync::Arc;
 use verify::Verifications;
 
+/// The decisions of a process. Each turn and each request holds a clone, so all clones share one value.
 #[derive(Debug, Clone)]
-pub(crate) struct Approvals {
+pub(crate) struct Approvals(Arc<ApprovalParts>);
+
+#[derive(Debug)]
+pub(crate) struct ApprovalParts {
     store: Store,
     executor: Executor,
     handler: Arc<dyn ApprovalHandler>,
@@ -133,6 +138,14 @@ pub(crate) struct Approvals {
     entropy: Arc<dyn Entropy>,
 }
 
+impl Deref for Approvals {
+    type Target = ApprovalParts;
+
+    fn deref(&self) -> &ApprovalParts {
+        &self.0
+    }
+}
+
 impl Approvals {
     pub(crate) fn new(
         store: Store,
@@ -152,7 +165,7 @@ impl Approvals {
         let verifications = Arc::default();
         let workers = workers::Workers::new(&config.auth);
         let claims = ClaimQueue::default();
-        Self {
+        Self(Arc::new(ApprovalParts {
             store,
             executor,
             handler,
@@ -168,13 +181,18 @@ impl Approvals {
             workers,
             claims,
             entropy,
-        }
+        }))
     }
 
     /// Returns the gate with the tools of this moment. A decision uses one gate from its checks to its commit: what
     /// the decider was shown has to be what runs.
     pub(crate) fn gate(&self) -> Gate {
         self.executor.gate()
+    }
+
+    /// Returns the leases of this process.
+    pub(crate) fn heartbeats(&self) -> Heartbeats {
+        self.executor.heartbeats.clone()
     }
 
     fn tasks(&self) -> &Tasks {

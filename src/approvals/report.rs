@@ -91,7 +91,7 @@ impl Approvals {
         write.commit().await?;
         tracing::info!(tool_call_id = %id, "the service of a tool reported an outcome");
         // The request of the execution may still be open in this process.
-        self.tasks().renew_now(Work::Call(id));
+        self.executor.heartbeats.renew_now(Work::Call(id));
         self.wake_waiters_in(thread.id);
         Ok(Reported { state: state.kind(), replayed: false })
     }

@@ -17,6 +17,7 @@ use holdpoint_store::{
 };
 use holdpoint_stream::ClientTraits;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The title of a thread that was created without one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -38,30 +39,34 @@ impl Chat {
         // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(action, Action::Continue { .. });
         let AppliedDecisions { accepted, unsettled } =
-            self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
+            Box::pin(self.apply_posted_decisions(principal, name, &answers, only_continues)).await?;
         let answered: HashSet<_> = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
-        // Before the thread is read: a result adds to the bytes of its thread.
-        let mut settlements = Vec::new();
-        for outcome in unsettled {
-            settlements.extend(outcome.settle(&write).await?);
-        }
-        let thread = self.thread(&write, principal, name, &action).await?;
-        let transcript = match thread.extent.messages {
-            0 => Transcript::default(),
-            _ => self.transcript(&write, &thread).await?,
-        };
-        let mut intent = intent(&transcript, action, key, earlier)?;
-        self.check_fits(thread.extent, &intent)?;
-        let left_out = intent.left_out();
-        let locked = LockedRequest { write, thread, principal };
-        let client = ClientState { answered: &answered, shown: &shown, traits: client };
-        let next = self.next(&locked, transcript, intent, options, client).await?;
-        let started = self.commit_and_start(locked, next).await?;
-        settlements.into_iter().for_each(Settlement::committed);
-        // This process may not be able to read the running turn.
-        let started = started.ok_or(AdmitError::TurnInProgress)?;
-        Ok(StartedTurn { accepted, left_out, ..started })
+        // Boxed: many requests may wait for a connection above, and few have one.
+        let admitted = Box::pin(async move {
+            // Before the thread is read: a result adds to the bytes of its thread.
+            let mut settlements = Vec::new();
+            for outcome in unsettled {
+                settlements.extend(outcome.settle(&write).await?);
+            }
+            let thread = self.thread(&write, principal, name, &action).await?;
+            let transcript = match thread.extent.messages {
+                0 => Transcript::default(),
+                _ => self.transcript(&write, &thread).await?,
+            };
+            let mut intent = intent(&transcript, action, key, earlier)?;
+            self.check_fits(thread.extent, &intent)?;
+            let left_out = intent.left_out();
+            let locked = LockedRequest { write, thread, principal };
+            let client = ClientState { answered: &answered, shown: &shown, traits: client };
+            let next = self.next(&locked, transcript, intent, options, client).await?;
+            let started = self.commit_and_start(locked, next).await?;
+            settlements.into_iter().for_each(Settlement::committed);
+            // This process may not be able to read the running turn.
+            let started = started.ok_or(AdmitError::TurnInProgress)?;
+            Ok::<_, AdmitError>(StartedTurn { accepted, left_out, ..started })
+        });
+        admitted.await
     }
 
     fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {
@@ -198,8 +203,8 @@ impl Chat {
         self.check_turns_with(locked, added).await?;
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.approval.lease };
-        let lease = Box::new(write.begin_run(thread, &mut transcript, new).await?);
-        let first = Box::new(self.open_first(write, thread, &lease, &transcript).await?);
+        let lease = Arc::new(write.begin_run(thread, &mut transcript, new).await?);
+        let first = self.open_first(write, thread, &lease, &transcript).await?;
         let next = RequestOutcome::Begin { lease, first, backfill: Vec::new(), continued: Vec::new() };
         Ok(next.after(decided_elsewhere(&transcript, None, client.shown)))
     }

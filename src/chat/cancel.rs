@@ -94,9 +94,9 @@ impl Chat {
         let (run, _) = write.run(principal, id).await?.ok_or(Denied::NotFound)?;
         let requested = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
-        self.tasks.renew_now(Work::Turn(id));
-        let calls = requested.iter().flatten();
-        calls.for_each(|call| self.tasks.renew_now(Work::Call(*call)));
+        let heartbeats = &self.agent.executor.heartbeats;
+        heartbeats.renew_now(Work::Turn(id));
+        requested.iter().flatten().for_each(|call| heartbeats.renew_now(Work::Call(*call)));
         // The children of the run have to stop too. If the run is itself a child, its call can end.
         self.wake.send();
         Ok(requested.is_none().then_some(run))

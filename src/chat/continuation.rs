@@ -47,8 +47,8 @@ pub(super) enum RequestOutcome {
     Attach { run: Run, log: Arc<TurnLog>, backfill: Vec<TurnEvent<'static>> },
     /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
     Begin {
-        lease: Box<Lease>,
-        first: Box<Result<FirstStep, TurnError>>,
+        lease: Arc<Lease>,
+        first: Result<Box<FirstStep>, TurnError>,
         backfill: Vec<TurnEvent<'static>>,
         continued: Vec<TurnEvent<'static>>,
     },
@@ -189,12 +189,12 @@ impl Chat {
             Plan::Resume(backfill) => {
                 self.check_turns(locked).await?;
                 let lease = write.resume_run(thread, &run, self.approval.lease).await?;
-                let lease = Box::new(lease.ok_or(AdmitError::TurnInProgress)?);
+                let lease = Arc::new(lease.ok_or(AdmitError::TurnInProgress)?);
                 let transcript = match transcript {
                     Some(transcript) => Cow::Borrowed(transcript),
                     None => Cow::Owned(write.transcript(thread).await?),
                 };
-                let first = Box::new(self.open_first(write, thread, &lease, &transcript).await?);
+                let first = self.open_first(write, thread, &lease, &transcript).await?;
                 let steps = transcript.steps(run.assistant_message_id);
                 let backfill = match backfill {
                     Backfill::Nothing => Vec::new(),
@@ -255,14 +255,14 @@ impl Chat {
                 let task = self.turn_task(lease.run.id);
                 let (committed, start_committed) = oneshot::channel();
                 let start_committed = start_committed.shared();
-                let started = if first.as_ref().as_ref().is_ok_and(FirstStep::may_leave_early) {
-                    let started = task.start(*lease, *first, start_committed, continued);
+                let started = if first.as_ref().is_ok_and(|first| first.may_leave_early()) {
+                    let started = task.start(lease, first, start_committed, continued);
                     // If the commit fails, `committed` is dropped, and the task ends.
                     write.commit().await?;
                     started
                 } else {
                     write.commit().await.inspect_err(|_| task.report_no_start())?;
-                    task.start(*lease, *first, start_committed, continued)
+                    task.start(lease, first, start_committed, continued)
                 };
                 // The task may have ended already.
                 let _ended = committed.send(());

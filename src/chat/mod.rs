@@ -65,12 +65,17 @@ use holdpoint_core::turn::TurnEvent;
 use holdpoint_models::LanguageModel;
 use holdpoint_store::Store;
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use tail::TailedTurns;
 use turn_log::{LiveTurns, TurnLog};
 
+/// The turns of a process. Each turn holds a clone, so all clones share one value.
 #[derive(Debug, Clone)]
-pub(crate) struct Chat {
+pub(crate) struct Chat(Arc<ChatParts>);
+
+#[derive(Debug)]
+pub(crate) struct ChatParts {
     store: Store,
     tasks: Tasks,
     agent: Agent,
@@ -117,6 +122,14 @@ impl StartedTurn {
     }
 }
 
+impl Deref for Chat {
+    type Target = ChatParts;
+
+    fn deref(&self) -> &ChatParts {
+        &self.0
+    }
+}
+
 impl Chat {
     pub(crate) fn new(
         store: Store,
@@ -130,7 +143,19 @@ impl Chat {
         let rate_limit = Arc::new(RateLimit::new("turns", caps.turns_per_minute));
         let (live, tailed) = (LiveTurns::default(), TailedTurns::default());
         let wake = agent.executor.wake.clone();
-        Self { store, tasks, agent, approvals, models, approval, caps, rate_limit, live, tailed, wake }
+        Self(Arc::new(ChatParts {
+            store,
+            tasks,
+            agent,
+            approvals,
+            models,
+            approval,
+            caps,
+            rate_limit,
+            live,
+            tailed,
+            wake,
+        }))
     }
 
     /// Returns the most tokens of a request to the default model, if known.

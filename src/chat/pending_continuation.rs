@@ -80,7 +80,7 @@ impl TurnTask {
                 let (committed, start_committed) = oneshot::channel();
                 let start_committed = start_committed.shared();
                 let _ended = committed.send(());
-                self.turn(*lease, *first, start_committed, continued).await;
+                self.turn(lease, first, start_committed, continued).await;
             }
             RequestOutcome::Attach { log, backfill, .. } => {
                 drop(view);

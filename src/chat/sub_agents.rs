@@ -71,8 +71,9 @@ impl Chat {
         let Some(calls) = write.stop_child(delegated).await? else { return Ok(false) };
         write.commit().await?;
         tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "asked a child run to stop");
-        self.tasks.renew_now(Work::Turn(delegated.child));
-        calls.into_iter().for_each(|call| self.tasks.renew_now(Work::Call(call)));
+        let heartbeats = &self.agent.executor.heartbeats;
+        heartbeats.renew_now(Work::Turn(delegated.child));
+        calls.into_iter().for_each(|call| heartbeats.renew_now(Work::Call(call)));
         Ok(true)
     }
 

@@ -3,7 +3,9 @@
 
 use super::turn_log::TurnLog;
 use super::{Chat, StartedTurn};
-use crate::agent::{AskHandler, EndedTurn, FirstStep, Heartbeat, StartCommitted, Turn, Work, persist};
+use crate::agent::{
+    AskHandler, EndedTurn, FirstStep, Heartbeat, LeaseInForce, StartCommitted, Turn, persist,
+};
 use futures::FutureExt;
 use holdpoint_core::call::ToolCall;
 use holdpoint_core::id::RunId;
@@ -11,7 +13,7 @@ use holdpoint_core::run::{Run, TurnError, TurnErrorCode};
 use holdpoint_core::turn::{FinishReason, SpentTokens, TurnEvent};
 use holdpoint_metrics::Metrics;
 use holdpoint_models::LanguageModel;
-use holdpoint_store::{Lease, LockedThread, RenewalOutcome, StoreError, Thread, Transcript, TurnEnd, Write};
+use holdpoint_store::{Lease, LockedThread, StoreError, Thread, Transcript, TurnEnd, Write};
 use std::fmt::Display;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
@@ -44,7 +46,7 @@ impl Chat {
         thread: &LockedThread,
         lease: &Lease,
         transcript: &Transcript,
-    ) -> Result<Result<FirstStep, TurnError>, StoreError> {
+    ) -> Result<Result<Box<FirstStep>, TurnError>, StoreError> {
         match self.model_of(&lease.run) {
             Ok(model) => self.agent.open_first(write, thread, lease, transcript, model.as_ref()).await,
             Err(error) => Ok(Err(error)),
@@ -75,8 +77,8 @@ impl TurnTask {
     /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
     pub(super) fn start(
         self,
-        lease: Lease,
-        first: Result<FirstStep, TurnError>,
+        lease: Arc<Lease>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) -> StartedTurn {
@@ -92,14 +94,14 @@ impl TurnTask {
     /// task writes nothing that stays.
     pub(super) async fn turn(
         &self,
-        lease: Lease,
-        first: Result<FirstStep, TurnError>,
+        lease: Arc<Lease>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         continued: Vec<TurnEvent<'static>>,
     ) {
-        let lease = Arc::new(lease);
         let _running = self.metrics().turn();
-        let heartbeat = self.keep(&lease, &start_committed);
+        let in_force = LeaseInForce::Turn { lease: lease.clone(), start_committed: start_committed.clone() };
+        let heartbeat = self.chat.agent.executor.heartbeats.keep(in_force);
         continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = SpentTokens::default();
         let last = match self.run_agent(&lease, first, start_committed, &heartbeat, &mut spent).await {
@@ -122,30 +124,10 @@ impl TurnTask {
         &self.chat.agent.executor.metrics
     }
 
-    /// Renews the run's lease until the turn has ended.
-    fn keep(&self, lease: &Arc<Lease>, start_committed: &StartCommitted) -> Heartbeat {
-        let start_committed = start_committed.clone();
-        let (store, lease) = (self.chat.store.clone(), lease.clone());
-        let work = Work::Turn(self.run_id);
-        Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
-            let (store, lease, start_committed) = (store.clone(), lease.clone(), start_committed.clone());
-            async move {
-                // Before the commit there is no lease to renew.
-                if start_committed.await.is_err() {
-                    return Ok(RenewalOutcome::Lost);
-                }
-                let write = store.urgent_write().await?;
-                let renewed = write.renew_turn(&lease).await?;
-                write.commit().await?;
-                Ok(renewed)
-            }
-        })
-    }
-
     async fn run_agent(
         &self,
         lease: &Arc<Lease>,
-        first: Result<FirstStep, TurnError>,
+        first: Result<Box<FirstStep>, TurnError>,
         start_committed: StartCommitted,
         heartbeat: &Heartbeat,
         spent: &mut SpentTokens,

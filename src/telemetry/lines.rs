@@ -27,15 +27,33 @@ pub(super) struct Lines<W> {
     pub(super) writer: W,
 }
 
-/// Fields by their names. A field of an inner span replaces a field of the same name of an outer span.
+/// Fields with their names. A list and no map: each span has its few fields in memory as long as its work lasts.
 #[derive(Debug, Clone, Default)]
-struct Fields(Map<String, Value>);
+struct Fields(Vec<NamedField>);
+
+#[derive(Debug, Clone)]
+struct NamedField {
+    name: &'static str,
+    value: Value,
+}
 
 impl Fields {
     fn put(&mut self, field: &Field, value: Value) {
         if !FOR_TRACES.iter().any(|prefix| field.name().starts_with(prefix)) {
-            self.0.insert(field.name().to_owned(), value);
+            self.set(field.name(), value);
         }
+    }
+
+    /// Sets a field, in the place of a field of the same name: that of an outer span.
+    fn set(&mut self, name: &'static str, value: Value) {
+        match self.0.iter_mut().find(|field| field.name == name) {
+            Some(field) => field.value = value,
+            None => self.0.push(NamedField { name, value }),
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|field| field.name == name)?.value.as_str()
     }
 }
 
@@ -86,14 +104,7 @@ impl Write for Printable {
 }
 
 impl<W> Lines<W> {
-    fn line(
-        &self,
-        time: &str,
-        level: &str,
-        target: &str,
-        message: &str,
-        fields: &Map<String, Value>,
-    ) -> String {
+    fn line(&self, time: &str, level: &str, target: &str, message: &str, fields: &Fields) -> String {
         match self.format {
             LogFormat::Json => {
                 let mut line = Map::new();
@@ -102,14 +113,14 @@ impl<W> Lines<W> {
                 {
                     line.insert(name.to_owned(), text.into());
                 }
-                for (name, value) in fields {
-                    line.entry(name.clone()).or_insert_with(|| value.clone());
+                for NamedField { name, value } in &fields.0 {
+                    line.entry(*name).or_insert_with(|| value.clone());
                 }
                 format!("{}\n", Value::Object(line))
             }
             LogFormat::Text => {
                 let mut line = format!("{time} {level:>5} {target}: {message}");
-                for (name, value) in fields {
+                for NamedField { name, value } in &fields.0 {
                     let plain = value.as_str().filter(|text| !text.is_empty() && text.chars().all(is_plain));
                     let _infallible = match plain {
                         Some(text) => write!(line, " {name}={text}"),
@@ -136,6 +147,7 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
+        fields.0.shrink_to_fit();
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
         }
@@ -153,23 +165,20 @@ where
         let mut fields = Fields::default();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
             if let Some(of_span) = span.extensions().get::<Fields>() {
-                fields.0.extend(of_span.0.clone());
+                for NamedField { name, value } in &of_span.0 {
+                    fields.set(name, value.clone());
+                }
             }
         }
         event.record(&mut fields);
-        let text = |value: Option<Value>| match value {
-            Some(Value::String(text)) => text,
-            _ => String::new(),
-        };
-        let message = text(fields.0.shift_remove("message"));
         let metadata = event.metadata();
-        let target =
-            fields.0.get("log.target").and_then(Value::as_str).unwrap_or(metadata.target()).to_owned();
-        fields.0.retain(|name, _| !name.starts_with(FROM_LOG));
+        let message = fields.text("message").unwrap_or_default().to_owned();
+        let target = fields.text("log.target").unwrap_or(metadata.target()).to_owned();
+        fields.0.retain(|field| field.name != "message" && !field.name.starts_with(FROM_LOG));
         let mut time = String::new();
         // The line has no time if the clock cannot be formatted.
         let _sent = SystemTime.format_time(&mut Writer::new(&mut time));
-        let line = self.line(&time, metadata.level().as_str(), &target, &message, &fields.0);
+        let line = self.line(&time, metadata.level().as_str(), &target, &message, &fields);
         // A failed write of a log line cannot be logged.
         let _written = io::Write::write_all(&mut self.writer.make_writer_for(metadata), line.as_bytes());
     }

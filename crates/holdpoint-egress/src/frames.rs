@@ -6,15 +6,9 @@
 use super::chain;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::stream::{BoxStream, Stream, StreamExt};
-use std::io;
-use tokio_util::codec::{Decoder, FramedRead};
-use tokio_util::io::StreamReader;
 
 /// The longest event. No server needs more, and an endless event would fill the memory.
 const EVENT_BYTES_MAX: usize = 8 << 20;
-
-/// The first length of the buffer, in bytes, which grows to the length of an event. Most events are shorter.
-const BUFFER_BYTES: usize = 1 << 10;
 
 /// The name of an event about a failure.
 pub const ERROR: &str = "error";
@@ -53,11 +47,10 @@ pub enum BrokenStream {
     Event(&'static str),
 }
 
-type Chunks = BoxStream<'static, io::Result<Bytes>>;
-
 /// A stream of frames.
 pub struct Frames {
-    lines: FramedRead<StreamReader<Chunks, Bytes>, Lines>,
+    chunks: BoxStream<'static, reqwest::Result<Bytes>>,
+    lines: Lines,
     framing: Framing,
     /// The name and the data lines of an unfinished event.
     name: String,
@@ -72,10 +65,9 @@ pub struct Frames {
 impl Frames {
     /// Reads the frames of a response.
     pub fn new(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static, framing: Framing) -> Self {
-        let chunks = bytes.map(|chunk| chunk.map_err(|error| io::Error::other(chain(error)))).boxed();
-        let lines = FramedRead::with_capacity(StreamReader::new(chunks), Lines::default(), BUFFER_BYTES);
         Self {
-            lines,
+            chunks: bytes.fuse().boxed(),
+            lines: Lines::default(),
             framing,
             name: String::new(),
             data: None,
@@ -93,18 +85,35 @@ impl Frames {
     /// Returns the next frame. Returns `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Result<Frame, BrokenStream>> {
         loop {
-            match self.lines.next().await {
-                Some(Ok(line)) => match self.line(line) {
-                    Ok(None) => {}
-                    Ok(Some(frame)) => return Some(Ok(frame)),
-                    Err(error) => return Some(Err(error)),
-                },
-                Some(Err(LineError::TooLong)) => return Some(Err(too_long())),
-                Some(Err(LineError::Io(error))) => {
-                    return Some(Err(BrokenStream::Stream(format!("the stream broke: {error}"))));
+            let line = match self.next_line().await {
+                Ok(line) => line,
+                Err(error) => return Some(Err(error)),
+            };
+            // Some servers end the stream without a blank line.
+            let Some(line) = line else {
+                return self.document.take().map(Frame::Document).or_else(|| self.event()).map(Ok);
+            };
+            match self.line(line) {
+                Ok(None) => {}
+                Ok(Some(frame)) => return Some(Ok(frame)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    async fn next_line(&mut self) -> Result<Option<String>, BrokenStream> {
+        loop {
+            if let Some(line) = self.lines.take()? {
+                return Ok(Some(line));
+            }
+            match self.chunks.next().await {
+                // The chunk is dropped before the next one is read: it is a part of the buffer of its connection, which
+                // takes another buffer as long as the chunk is there.
+                Some(Ok(chunk)) => self.lines.add(&chunk),
+                Some(Err(error)) => {
+                    return Err(BrokenStream::Stream(format!("the stream broke: {}", chain(error))));
                 }
-                // Some servers end the stream without a blank line.
-                None => return self.document.take().map(Frame::Document).or_else(|| self.event()).map(Ok),
+                None => return Ok(self.lines.take_rest()),
             }
         }
     }
@@ -195,59 +204,54 @@ fn too_long() -> BrokenStream {
 /// requires.
 #[derive(Debug, Default)]
 struct Lines {
+    bytes: BytesMut,
     /// Whether the last line ended with CR, so that a LF belongs to its end.
     after_return: bool,
     /// The bytes of the unfinished line in which no end was found.
     searched: usize,
 }
 
-#[derive(Debug)]
-enum LineError {
-    TooLong,
-    Io(io::Error),
-}
-
-impl From<io::Error> for LineError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl Lines {
+    fn add(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
     }
-}
 
-impl Decoder for Lines {
-    type Item = String;
-    type Error = LineError;
-
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<String>, LineError> {
+    /// Takes the next line that has an end.
+    fn take(&mut self) -> Result<Option<String>, BrokenStream> {
         if self.after_return
-            && let Some(first) = bytes.first()
+            && let Some(first) = self.bytes.first()
         {
             self.after_return = false;
             if *first == b'\n' {
-                bytes.advance(1);
+                self.bytes.advance(1);
             }
         }
-        let unsearched = bytes.get(self.searched..).unwrap_or_default();
+        let unsearched = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(found) = unsearched.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
-            self.searched = bytes.len();
-            return if self.searched > EVENT_BYTES_MAX { Err(LineError::TooLong) } else { Ok(None) };
+            self.searched = self.bytes.len();
+            return if self.searched > EVENT_BYTES_MAX { Err(too_long()) } else { Ok(None) };
         };
-        let line = bytes.split_to(self.searched.saturating_add(found));
+        let length = self.searched.saturating_add(found);
         self.searched = 0;
-        if line.len() > EVENT_BYTES_MAX {
-            return Err(LineError::TooLong);
+        if length > EVENT_BYTES_MAX {
+            return Err(too_long());
         }
-        self.after_return = bytes.get_u8() == b'\r';
-        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+        let line = text(self.bytes.get(..length));
+        self.bytes.advance(length);
+        self.after_return = self.bytes.get_u8() == b'\r';
+        Ok(Some(line))
     }
 
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<String>, LineError> {
-        if let Some(line) = self.decode(bytes)? {
-            return Ok(Some(line));
-        }
+    /// Takes the line without an end, after the last byte.
+    fn take_rest(&mut self) -> Option<String> {
         self.searched = 0;
-        let line = bytes.split();
-        Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()))
+        let rest = std::mem::take(&mut self.bytes);
+        (!rest.is_empty()).then(|| text(Some(&rest)))
     }
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

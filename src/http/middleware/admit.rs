@@ -163,7 +163,8 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         if lives_with_client(request.uri().path()) {
             live_with_client(&request);
         }
-        let admitted = match self.admit(&mut request).await {
+        // Boxed, so that its memory is free when the request is admitted.
+        let admitted = match Box::pin(self.admit(&mut request)).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 self.tasks.spawn(drain_body(request));

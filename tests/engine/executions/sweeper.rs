@@ -204,6 +204,33 @@ async fn a_turn_and_a_tool_that_outlast_a_lease_are_not_reaped() {
 }
 
 #[tokio::test]
+async fn on_postgres_a_renewal_that_waits_for_a_lock_lets_no_other_lease_expire() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.as_str().into();
+        config.approval.lease = Duration::from_secs(3);
+        config.approval.wait = Duration::ZERO;
+    })
+    .await;
+    let [(_, locked), (_, other)] = [app.held("wait_for_me", "1").await, app.held("wait_for_me", "2").await];
+    for id in [&locked, &other] {
+        app.client.approve(id).await.has_status(202);
+        app.ledger.wait_started().await;
+    }
+    let lock = Rows::open(&url).await;
+    let row = format!("BEGIN; SELECT 1 FROM tool_calls WHERE tool_call_id = '{locked}' FOR UPDATE");
+    lock.change(&row).await.unwrap();
+    app.rows.wait_for_lock_waiter().await;
+    let later = format!("tool_calls WHERE tool_call_id = '{other}' AND lease_until > started_at + 9000000");
+    let renewed = async || (app.rows.count(&later).await == 1).then_some(());
+    eventually("the other lease is renewed again and again", renewed).await;
+    assert_eq!(app.client.call(&other).await["state"], "executing");
+    lock.change("ROLLBACK").await.unwrap();
+    app.ledger.release.add_permits(2);
+    app.client.becomes(&other, "succeeded").await;
+}
+
+#[tokio::test]
 async fn a_turn_with_an_expired_lease_is_closed_and_can_be_resumed() {
     let app = brisk().await;
     let thread = app.client.thread().await;

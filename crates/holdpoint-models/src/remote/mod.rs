@@ -311,7 +311,8 @@ impl LanguageModel for Remote {
                 Ok::<_, ModelError>(events(wire, response.bytes_stream(), other_type, last_words))
             }
         };
-        let read = stream::once(answer).try_flatten().map_ok(move |event| names.read(event));
+        // Boxed, so that its memory is free when the answer begins.
+        let read = stream::once(Box::pin(answer)).try_flatten().map_ok(move |event| names.read(event));
         read.map_err(move |error| http.harmless(error)).boxed()
     }
 }
