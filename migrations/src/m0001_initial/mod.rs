@@ -117,7 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_both_databases_differ_in_the_places_of_events_the_target_of_a_key_and_a_covering_index() {
+    fn the_tables_of_both_databases_differ_in_the_places_of_events_the_target_of_a_key_and_a_covering_index()
+    {
         let lines = |marker: &str| -> Vec<&str> {
             let marked = TABLES.lines().filter(|line| line.ends_with(marker) && !line.starts_with("--"));
             marked.map(|line| line.trim_end_matches(marker).trim()).collect()

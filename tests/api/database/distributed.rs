@@ -8,8 +8,12 @@ use serde_json::json;
 /// Returns why a database with distributed tables would refuse the statement.
 fn refusal(sql: &str) -> Option<&'static str> {
     let words = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    // What depends on its arguments alone is accepted.
     let calls_a_function = |rest: &str| {
         let list = rest.split(" SELECT ").next().unwrap_or(rest);
+        let list = ["octet_length(", "COALESCE(", "CAST("]
+            .iter()
+            .fold(list.to_owned(), |list, name| list.replace(name, ""));
         list.find('(').is_some_and(|open| list.find(')').is_none_or(|close| open < close))
     };
     let is_begin = words.starts_with("BEGIN");
@@ -47,6 +51,7 @@ fn a_statement_that_a_distributed_table_refuses_is_recognised() {
     for (sql, expected) in [
         ("UPDATE a SET b = 1 RETURNING b, pg_notify($1, b::TEXT)", Some("a function in RETURNING")),
         ("WITH c AS (UPDATE a SET b = 1 RETURNING b) SELECT count(*) FROM c", None),
+        ("UPDATE a SET b = 1 RETURNING CAST(octet_length(c) AS BIGINT)", None),
         (
             "SELECT * FROM a JOIN b ON true ORDER BY c FOR UPDATE",
             Some("FOR UPDATE and ORDER BY over several tables"),
