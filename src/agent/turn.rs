@@ -121,7 +121,7 @@ impl FirstStep {
         self.seals_nothing
     }
 
-    /// Returns the open step. What was used before it counts as used by the message.
+    #[expect(clippy::boxed_local, reason = "the memory of the box is free after the call")]
     fn begin(self: Box<Self>, spent: &mut SpentTokens) -> OpenedStep {
         spent.message = self.before;
         self.opened
