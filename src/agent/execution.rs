@@ -343,7 +343,7 @@ impl Executor {
         let write = self.store.urgent_write().await?;
         Box::pin(last.store(&write, tool_call_id, execution)).await?;
         let (result, deadline) = (result.to_owned(), self.start_deadline);
-        let settled = write.settle(tool_call_id, execution, outcome, result, deadline).await?;
+        let settled = Box::pin(write.settle(tool_call_id, execution, outcome, result, deadline)).await?;
         write.commit().await?;
         Ok(settled)
     }

@@ -134,7 +134,7 @@ impl Approvals {
         while !disconnected.is_cancelled() && !self.tasks().is_stopping() {
             let turn = self.claims.turn().await;
             waiting.looks();
-            let found = self.claim_oldest(worker, tools, &mut left_alone).await?;
+            let found = Box::pin(self.claim_oldest(worker, tools, &mut left_alone)).await?;
             drop(turn);
             if let Some(claim) = &found {
                 waiting.got(claim.permit.tool_call_id());

@@ -1,7 +1,7 @@
 //! Databases whose tables lie on other machines, such as Citus with a schema for each tenant. They refuse statements that
 //! a single Postgres accepts. No such database runs in a test, so the test reads the statements.
 
-use crate::database::budgets::Recorded;
+use crate::database::budgets::RecordedServer;
 use holdpoint_testkit::call;
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn a_statement_that_a_distributed_table_refuses_is_recognised() {
 
 #[tokio::test]
 async fn on_postgres_no_statement_of_a_round_is_one_that_a_distributed_table_refuses() {
-    let server = Recorded::start(|_| {}).await;
+    let server = RecordedServer::start(|_| {}).await;
     let client = &server.app.client;
     let (thread, approved) = server.app.held("pay", "10").await;
     let rejected = server.app.hold_in(&client.thread().await, "pay", "20").await;

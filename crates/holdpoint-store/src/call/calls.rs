@@ -460,13 +460,12 @@ impl Write {
         event: &NewEvent<'_>,
     ) -> Result<bool, StoreError> {
         let (thread, added, is_certain) = (event.subject.thread, moved.added_bytes(ended), moved.is_certain);
-        let update = of_call(moved, thread, id);
         let is_moved = if is_certain {
-            self.update_later(update, "a call to move has another state").await?;
+            self.update_later(of_call(moved, thread, id), "a call to move has another state").await?;
             self.add_event(event);
             true
         } else {
-            self.update_with_event(update, event).await?
+            self.update_with_event(of_call(moved, thread, id), event).await?
         };
         if is_moved {
             self.add_bytes(thread.id, added);

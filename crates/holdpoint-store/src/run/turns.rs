@@ -301,7 +301,7 @@ impl Write {
             .filter(step::Column::MessageId.eq(message_id.to_string()))
             .filter(step::Column::Status.eq(StepStatus::Streaming.word()));
         // The drafts of the step stay, and count from now on.
-        let drafts = self.update_counted(interrupted).await?;
+        let drafts = Box::pin(self.update_counted(interrupted)).await?;
         self.add_bytes(thread.id, sum(drafts));
         Ok(Some(end))
     }

@@ -411,7 +411,7 @@ impl Write {
         let Events { waiting, inserted } = std::mem::take(&mut *self.events.lock());
         let has_events = inserted || !waiting.is_empty();
         self.insert_events(waiting).await?;
-        self.write_additions().await?;
+        Box::pin(self.write_additions()).await?;
         if has_events && self.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
         }
