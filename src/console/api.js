@@ -1,6 +1,6 @@
 // Requests to the public API of this server.
-import { parse } from './json.js';
-import { setClock } from './time.js';
+import { parse } from './text/json.js';
+import { setClock } from './text/time.js';
 
 // Only this variable holds the token, so the token ends with the tab. After a sign-in it is in a cookie that no script can read, and
 // each request needs a value that only a page of this origin gets.

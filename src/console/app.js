@@ -1,20 +1,20 @@
 // The start of the console: the views by the fragment of the address, and the sign-in of the caller.
 import { caller, hasToken, isSignedIn, setToken, signals, signOut } from './api.js';
-import * as toolRequests from './tool-requests.js';
+import * as toolRequests from './views/tool-requests.js';
 import './batch.js';
-import * as card from './card.js';
-import * as definitions from './definitions.js';
-import { isSupported } from './json.js';
-import * as link from './link.js';
+import * as card from './card/card.js';
+import * as definitions from './views/definitions.js';
+import { isSupported } from './text/json.js';
+import * as link from './views/link.js';
 import * as list from './list.js';
 import { follow, live, stop } from './live.js';
-import * as session from './session.js';
-import * as sessions from './sessions.js';
-import { begin, failure, resume } from './sign-in.js';
-import * as signIns from './sign-ins.js';
-import { el, fill } from './text.js';
-import * as typed from './typed.js';
-import * as webhooks from './webhooks.js';
+import * as session from './views/session.js';
+import * as sessions from './views/sessions.js';
+import { begin, failure, resume } from './views/sign-in.js';
+import * as signIns from './views/sign-ins.js';
+import { el, fill } from './text/text.js';
+import * as typed from './text/typed.js';
+import * as webhooks from './views/webhooks.js';
 
 const byId = id => document.getElementById(id);
 const panes = byId('panes');

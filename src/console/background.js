@@ -1,9 +1,9 @@
 // The context of a held call: the part of the policy that asks, the words before it, earlier decisions, and the people
 // that may decide.
-import { headline } from './headline.js';
+import { headline } from './card/headline.js';
 import { stateWord } from './list.js';
-import { cuttable, el, person } from './text.js';
-import { date } from './time.js';
+import { cuttable, el, person } from './text/text.js';
+import { date } from './text/time.js';
 
 const SOURCES = { session: 'the policy of the session', tool: 'the tool: each of its calls asks' };
 

@@ -1,12 +1,12 @@
 // Approving several waiting calls of one tool that the list shows, with the hashes that were shown.
 import { BATCH, decideAll } from './api.js';
-import { approveButton, rest } from './approve.js';
-import { partsOf } from './complete.js';
-import { headline } from './headline.js';
-import { changed, setBusy } from './inert.js';
+import { approveButton, rest } from './card/approve.js';
+import { partsOf } from './card/complete.js';
+import { headline } from './card/headline.js';
+import { changed, setBusy } from './card/inert.js';
 import * as list from './list.js';
-import { parts } from './parts.js';
-import { el, fill, person, title } from './text.js';
+import { parts } from './card/parts.js';
+import { el, fill, person, title } from './text/text.js';
 
 const dialog = document.getElementById('dialog');
 

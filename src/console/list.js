@@ -1,10 +1,10 @@
 // The list of held calls: those that wait, or those that are decided.
 import { approvals, PAGE, tools } from './api.js';
-import { headline } from './headline.js';
+import { headline } from './card/headline.js';
 import { live } from './live.js';
-import { found as isFound, isId } from './search.js';
-import { el, fill, person, title } from './text.js';
-import { clock } from './time.js';
+import { found as isFound, isId } from './views/search.js';
+import { el, fill, person, title } from './text/text.js';
+import { clock } from './text/time.js';
 
 const byId = id => document.getElementById(id);
 const rows = byId('rows');

@@ -1,6 +1,6 @@
 // The events of this server, as they happen.
 import { signals, stream } from './api.js';
-import { parse } from './json.js';
+import { parse } from './text/json.js';
 
 /** `event` with the event as `detail`; `open` when events arrive from now on, `lost` when they do not. */
 export const live = new EventTarget();

@@ -9,6 +9,6 @@ export default async function ({ facts, open }) {
   const found = await page.evaluate(async ([module, texts]) => {
     const { hidden, mixed } = await import(module);
     return texts.map(text => ({ hidden: hidden(text), mixed: mixed(text).map(([word]) => word) }));
-  }, [`${facts.server}/console/characters.js`, cases.map(({ text }) => text)]);
+  }, [`${facts.server}/console/text/characters.js`, cases.map(({ text }) => text)]);
   assert.deepEqual(found.map((one, n) => ({ case: cases[n].case, ...one })), cases.map(({ text, ...expected }) => expected));
 }

@@ -28,10 +28,12 @@ impl Tool for Letter {
 
 /// The files of the console, with their paths and media types.
 fn files() -> Vec<(String, &'static str, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/console");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/console");
+    let in_folder = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, mut paths): (Vec<_>, Vec<_>) = in_folder(&root).partition(|path| path.is_dir());
+    paths.extend(folders.iter().flat_map(|folder| in_folder(folder)));
+    let files = paths.into_iter().map(|path| {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
         let media_type = match path.extension().unwrap().to_str().unwrap() {
             "html" => "text/html; charset=utf-8",
             "css" => "text/css; charset=utf-8",

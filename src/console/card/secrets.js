@@ -1,6 +1,6 @@
 // The secret inputs of a call: masked, until the person opens them. The server records that.
-import { el } from './text.js';
-import { values } from './values.js';
+import { el } from '../text/text.js';
+import { values } from '../text/values.js';
 
 // The value at a JSON pointer, if there is one.
 const at = (inputs, pointer) => pointer.slice(1).split('/')

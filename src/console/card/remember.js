@@ -1,13 +1,13 @@
 // An approval that is remembered: what it covers, in facts, before it is given.
-import { approvals, BATCH } from './api.js';
+import { approvals, BATCH } from '../api.js';
 import { approveButton, rest } from './approve.js';
-import { entry } from './batch.js';
-import { choices, endOf, inputsOf } from './grants.js';
+import { entry } from '../batch.js';
+import { choices, endOf, inputsOf } from '../views/grants.js';
 import { changed, setBusy } from './inert.js';
-import { isObject } from './json.js';
-import { canBatch } from './list.js';
-import { count, el, fill, title } from './text.js';
-import { serverNow } from './time.js';
+import { isObject } from '../text/json.js';
+import { canBatch } from '../list.js';
+import { count, el, fill, title } from '../text/text.js';
+import { serverNow } from '../text/time.js';
 
 const dialog = document.getElementById('dialog');
 

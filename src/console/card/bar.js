@@ -2,8 +2,8 @@
 import { approveButton } from './approve.js';
 import { changed, guard } from './inert.js';
 import { openDialog } from './remember.js';
-import { el } from './text.js';
-import { goTo } from './view.js';
+import { el } from '../text/text.js';
+import { goTo } from '../view.js';
 
 /** The controls, and `update`, which says again what is left to read. `isLeft` is what is left before an approval. */
 export function decision(item, isLeft, send, edit) {

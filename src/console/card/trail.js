@@ -1,6 +1,6 @@
 // The events of a call, as evidence.
-import { el, fill, person } from './text.js';
-import { date } from './time.js';
+import { el, fill, person } from '../text/text.js';
+import { date } from '../text/time.js';
 
 const EVENTS = {
   'tool.called': 'The model made the call', 'tool.requires_approval': 'Held for an approval', 'tool.blocked': 'Refused by the policy',

@@ -1,5 +1,5 @@
 // The preview of a call.
-import { cuttable, el } from './text.js';
+import { cuttable, el } from '../text/text.js';
 
 /** What the tool says that the call would do, or why it says nothing. */
 export const preview = result => (result.text === undefined

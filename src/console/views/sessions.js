@@ -1,9 +1,9 @@
 // The sessions of the caller; for an operator those of the tenant.
-import { sessions } from './api.js';
-import { changed } from './inert.js';
-import { address } from './list.js';
-import { el, fill } from './text.js';
-import { date } from './time.js';
+import { sessions } from '../api.js';
+import { changed } from '../card/inert.js';
+import { address } from '../list.js';
+import { el, fill } from '../text/text.js';
+import { date } from '../text/time.js';
 
 const pane = document.getElementById('detail');
 

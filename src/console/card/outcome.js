@@ -1,7 +1,7 @@
 // What became of a call, in one sentence.
-import { line } from './json.js';
-import { el, person } from './text.js';
-import { clock, date } from './time.js';
+import { line } from '../text/json.js';
+import { el, person } from '../text/text.js';
+import { clock, date } from '../text/time.js';
 
 const WORDS_MAX = 300;
 

@@ -1,8 +1,8 @@
 // The outcome of an interrupted call, as an operator found it out.
-import { resolve } from './api.js';
+import { resolve } from '../api.js';
 import { guard, setBusy } from './inert.js';
-import { parse } from './json.js';
-import { el, fill } from './text.js';
+import { parse } from '../text/json.js';
+import { el, fill } from '../text/text.js';
 
 const ERRORS = {
   forbidden: 'Only an operator records outcomes. Nothing is recorded.',

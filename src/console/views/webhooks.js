@@ -1,9 +1,9 @@
 // The webhooks and recipients of the tenant, and the state of the delivery to each.
-import { enableWebhook, webhooks } from './api.js';
-import { changed, guard, setBusy } from './inert.js';
-import { address } from './list.js';
-import { el, fill } from './text.js';
-import { clock, date } from './time.js';
+import { enableWebhook, webhooks } from '../api.js';
+import { changed, guard, setBusy } from '../card/inert.js';
+import { address } from '../list.js';
+import { el, fill } from '../text/text.js';
+import { clock, date } from '../text/time.js';
 
 const pane = document.getElementById('detail');
 const REASONS = { gone: 'the receiver answered 410', failed_too_long: 'the attempts failed for three days' };

@@ -1,11 +1,11 @@
 // The parts of a complete card, as the card and the dialog for several calls draw them.
-import { definition } from './definitions.js';
-import { difference, text } from './json.js';
+import { definition } from '../views/definitions.js';
+import { difference, text } from '../text/json.js';
 import { preview } from './preview.js';
 import { secrets } from './secrets.js';
-import { el } from './text.js';
-import { changes, stored, values } from './values.js';
-import { cutsOf, isRead, read, unread, watch } from './view.js';
+import { el } from '../text/text.js';
+import { changes, stored, values } from '../text/values.js';
+import { cutsOf, isRead, read, unread, watch } from '../view.js';
 
 const WORDS = { inputs: 'inputs', secrets: 'secret inputs', constants: 'inputs of the operator', preview: 'preview', definition: 'definition of the tool' };
 

@@ -1,9 +1,9 @@
 // The sign-ins of the person, and the end of each.
-import { endSignIn, signIns } from './api.js';
-import { changed, guard, setBusy } from './inert.js';
-import { address } from './list.js';
-import { el, fill } from './text.js';
-import { date } from './time.js';
+import { endSignIn, signIns } from '../api.js';
+import { changed, guard, setBusy } from '../card/inert.js';
+import { address } from '../list.js';
+import { el, fill } from '../text/text.js';
+import { date } from '../text/time.js';
 
 const pane = document.getElementById('detail');
 

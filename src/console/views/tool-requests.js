@@ -1,14 +1,14 @@
 // The requests of executing tools: their list above the calls, and the form of one request.
-import { answer, requests } from './api.js';
-import { blank } from './edit.js';
-import { chip } from './headline.js';
-import { changed, guard, setBusy } from './inert.js';
-import { live } from './live.js';
-import { el, fill, person } from './text.js';
-import { clock } from './time.js';
-import { restore } from './typed.js';
-import { values } from './values.js';
-import { cutsOf } from './view.js';
+import { answer, requests } from '../api.js';
+import { blank } from '../card/edit.js';
+import { chip } from '../card/headline.js';
+import { changed, guard, setBusy } from '../card/inert.js';
+import { live } from '../live.js';
+import { el, fill, person } from '../text/text.js';
+import { clock } from '../text/time.js';
+import { restore } from '../text/typed.js';
+import { values } from '../text/values.js';
+import { cutsOf } from '../view.js';
 
 const pane = document.getElementById('detail');
 const section = document.getElementById('tool-requests');

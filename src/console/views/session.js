@@ -1,10 +1,10 @@
 // The policy in force in a session, and its remembered approvals.
-import { grants, policy, revoke } from './api.js';
+import { grants, policy, revoke } from '../api.js';
 import { endOf, inputsOf } from './grants.js';
-import { changed, guard, setBusy } from './inert.js';
-import { address } from './list.js';
-import { el, fill, person } from './text.js';
-import { date } from './time.js';
+import { changed, guard, setBusy } from '../card/inert.js';
+import { address } from '../list.js';
+import { el, fill, person } from '../text/text.js';
+import { date } from '../text/time.js';
 
 const pane = document.getElementById('detail');
 const VERDICTS = { run: 'runs', ask: 'asks', forbid: 'never runs' };

@@ -1,7 +1,7 @@
 // What a call that waits is waiting for: the people, the time, and why the caller may or may not decide.
 import { inPlaceOf } from './outcome.js';
-import { el, person } from './text.js';
-import { clock, date } from './time.js';
+import { el, person } from '../text/text.js';
+import { clock, date } from '../text/time.js';
 
 /** The facts of the wait. */
 export function waits(item) {

@@ -1,5 +1,5 @@
 // The search: words in what the list knows of a call.
-import { line } from './json.js';
+import { line } from '../text/json.js';
 
 /** Whether the text is the id of a call. */
 export const isId = text => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);

@@ -1,25 +1,25 @@
 // The card of one call: its facts, the decision, and the outcome.
-import { decide, events, held, reveal } from './api.js';
+import { decide, events, held, reveal } from '../api.js';
 import { approveButton, rest } from './approve.js';
-import { background } from './background.js';
+import { background } from '../background.js';
 import { decision } from './bar.js';
 import { delegation } from './delegate.js';
 import { editor } from './edit.js';
 import { extension } from './extend.js';
-import { remembered } from './grants.js';
+import { remembered } from '../views/grants.js';
 import { headline, headlineText } from './headline.js';
 import { changed, setBusy } from './inert.js';
-import * as list from './list.js';
-import { live } from './live.js';
+import * as list from '../list.js';
+import { live } from '../live.js';
 import { progress, say, words } from './outcome.js';
 import { parts } from './parts.js';
 import { resolution } from './resolve.js';
-import { count, el, fill, person } from './text.js';
-import { clock } from './time.js';
-import { asks, askedBy } from './tool-requests.js';
+import { count, el, fill, person } from '../text/text.js';
+import { clock } from '../text/time.js';
+import { asks, askedBy } from '../views/tool-requests.js';
 import { draw as drawTrail } from './trail.js';
-import * as typed from './typed.js';
-import { stored, values } from './values.js';
+import * as typed from '../text/typed.js';
+import { stored, values } from '../text/values.js';
 import { waits } from './waits.js';
 
 const pane = document.getElementById('detail');

@@ -1,5 +1,5 @@
 // The question of a call. The words of the operator and the values of the model are apart.
-import { el, shown, title } from './text.js';
+import { el, shown, title } from '../text/text.js';
 
 const VALUE_MAX = 60;
 

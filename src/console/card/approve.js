@@ -2,8 +2,8 @@
 import { missing, partsOf } from './complete.js';
 import { changed, guard } from './inert.js';
 import { left } from './parts.js';
-import { el, fill } from './text.js';
-import { goTo, view } from './view.js';
+import { el, fill } from '../text/text.js';
+import { goTo, view } from '../view.js';
 
 /**
  * What is left to show of a call before it may be approved, or nothing. Only a call of low risk may be approved before its parts

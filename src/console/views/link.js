@@ -1,8 +1,8 @@
 // A link of a message to one person: it leads to the card of its call.
-import { openLink } from './api.js';
-import * as card from './card.js';
-import * as list from './list.js';
-import { el, fill } from './text.js';
+import { openLink } from '../api.js';
+import * as card from '../card/card.js';
+import * as list from '../list.js';
+import { el, fill } from '../text/text.js';
 
 const pane = document.getElementById('detail');
 const HEADINGS = { 403: 'This link is for another person', 404: 'This link has expired' };

@@ -1,9 +1,9 @@
 // What a remembered approval covers, in words, and its end.
-import { revoke } from './api.js';
-import { guard, setBusy } from './inert.js';
-import { isNumber, line } from './json.js';
-import { count, el, person } from './text.js';
-import { date } from './time.js';
+import { revoke } from '../api.js';
+import { guard, setBusy } from '../card/inert.js';
+import { isNumber, line } from '../text/json.js';
+import { count, el, person } from '../text/text.js';
+import { date } from '../text/time.js';
 
 const name = argument => el('code', {}, argument.replace(/^\//, ''));
 const listed = parts => parts.flatMap((part, n) => [n > 0 && (n === parts.length - 1 ? ' and ' : ', '), part]);

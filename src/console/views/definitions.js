@@ -1,10 +1,10 @@
 // Definitions of MCP tools that no operator has accepted: in a card, and as a view of all such tools.
-import { accept, tools } from './api.js';
-import { changed, guard, setBusy } from './inert.js';
-import { difference } from './json.js';
-import { address } from './list.js';
-import { el, fill } from './text.js';
-import { changes } from './values.js';
+import { accept, tools } from '../api.js';
+import { changed, guard, setBusy } from '../card/inert.js';
+import { difference } from '../text/json.js';
+import { address } from '../list.js';
+import { el, fill } from '../text/text.js';
+import { changes } from '../text/values.js';
 
 const pane = document.getElementById('detail');
 const CAUSES = {

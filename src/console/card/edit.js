@@ -1,8 +1,8 @@
 // Other inputs for a call: a form of the tool's schema, or JSON, and the changes before they are sent.
-import { previewEdit } from './api.js';
-import { hidden } from './characters.js';
-import { isObject, line, parse, text } from './json.js';
-import { el } from './text.js';
+import { previewEdit } from '../api.js';
+import { hidden } from '../text/characters.js';
+import { isObject, line, parse, text } from '../text/json.js';
+import { el } from '../text/text.js';
 
 /**
  * The editor of a call's inputs. `turn` is called with each step: `form`, `review`, or `cancel`.

@@ -1,8 +1,8 @@
 // A later deadline for a call that waits.
-import { extend } from './api.js';
+import { extend } from '../api.js';
 import { guard, setBusy } from './inert.js';
-import { el } from './text.js';
-import { serverNow, span } from './time.js';
+import { el } from '../text/text.js';
+import { serverNow, span } from '../text/time.js';
 
 const CHOICES = [3600, 8 * 3600, 86_400, 3 * 86_400];
 

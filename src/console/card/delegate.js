@@ -1,8 +1,8 @@
 // The delegation of a call: another person decides in place of its approver.
-import { delegate } from './api.js';
+import { delegate } from '../api.js';
 import { guard, setBusy } from './inert.js';
-import { el, fill } from './text.js';
-import { serverNow, span } from './time.js';
+import { el, fill } from '../text/text.js';
+import { serverNow, span } from '../text/time.js';
 
 const CHOICES = [3600, 8 * 3600, 86_400];
 const DEADLINE = 'deadline';
