@@ -74,11 +74,11 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
         };
         rules::length(&text, &mut report);
         rules::file_name(path, &mut report);
-        if extension(path) != "rs" {
-            continue;
-        }
         if let Some((folder, _)) = path.rsplit_once('/') {
             *folders.entry(folder).or_default() += 1;
+        }
+        if extension(path) != "rs" {
+            continue;
         }
         let (crate_root, in_crate) = sources_of(path).unwrap_or(("", path));
         let module = names::module_of(in_crate);

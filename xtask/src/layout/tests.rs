@@ -254,8 +254,10 @@ fn tuples_of_parameters_are_found() {
 
 #[test]
 fn folders_with_too_many_files_are_found() {
-    let paths: Vec<String> = (0..26).map(|nth| format!("src/http/file_{nth}.rs")).collect();
-    let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
-    assert_eq!(found(&files), ["src/http:1 [folder]"]);
-    assert!(found(files.split_first().unwrap().1).is_empty());
+    for (folder, extension) in [("src/http", "rs"), ("src/console", "js")] {
+        let paths: Vec<String> = (0..26).map(|nth| format!("{folder}/file_{nth}.{extension}")).collect();
+        let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
+        assert_eq!(found(&files), [format!("{folder}:1 [folder]")]);
+        assert!(found(files.split_first().unwrap().1).is_empty());
+    }
 }
