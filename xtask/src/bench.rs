@@ -41,3 +41,25 @@ pub(crate) fn bench(root: &Path, args: &[String]) -> Result<()> {
     let program = ["run", "--release", "--locked", "--package", "holdpoint-bench", "--"];
     run(cargo(root, &program).args(args))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HELP;
+
+    #[test]
+    fn the_help_has_each_option_of_the_program() {
+        let program = include_str!("../../bench/src/main.rs");
+        let (_, options) = program.split_once("struct Cli {").unwrap();
+        let (options, _) = options.split_once("#[command(subcommand)]").unwrap();
+        let options: Vec<_> = options
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with(['#', '/']))
+            .filter_map(|line| Some(line.split_once(':')?.0))
+            .collect();
+        assert!(options.contains(&"quick"), "{options:?}");
+        for option in options {
+            assert!(HELP.contains(&format!("\n  --{option} ")), "{option}");
+        }
+    }
+}

@@ -238,7 +238,7 @@ impl EventFilter {
 /// A filter with the index that has all of its events: those of one run, or of one session.
 struct ScopedFilter {
     filter: EventFilter,
-    /// `None` if the filter names nothing. Without a parameter whose value the database has to look up, because its plan
+    /// `None` if the filter names nothing. The store looks up the run or the session first: the plan of the database
     /// depends on the value.
     index: Option<SimpleExpr>,
 }
