@@ -120,8 +120,12 @@ impl Eq for Dialect {}
 impl Head {
     /// Returns the heads of all dialects, each one once.
     pub fn all() -> Vec<&'static Self> {
-        let mut heads: Vec<_> = Dialect::ALL.iter().map(|dialect| dialect.head).collect();
-        heads.dedup();
+        let mut heads = Vec::new();
+        for Dialect { head, .. } in Dialect::ALL {
+            if !heads.contains(head) {
+                heads.push(*head);
+            }
+        }
         heads
     }
 }
